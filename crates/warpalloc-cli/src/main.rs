@@ -1,0 +1,2 @@
+//! The `warpalloc` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! PTX in, allocated PTX out.

@@ -1,0 +1,1 @@
+//! A register allocator for GPUs.

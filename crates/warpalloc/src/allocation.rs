@@ -1,0 +1,235 @@
+//! The result of allocation: a place for every operand, and the code to insert.
+//!
+//! An allocated function is the original instructions in [`Allocation::order`], less those
+//! in [`Allocation::deleted`], each operand in its register, with the edits of each
+//! [`Point`] executed in order at that point.
+
+use crate::function::{Block, Function, Inst};
+use crate::stats::Stats;
+use crate::target::PReg;
+use cranelift_entity::{EntityRef, EntitySet};
+
+/// Memory that spilled values go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Per-thread local memory.
+    #[default]
+    Local,
+    /// Shared memory, laid out per thread by whoever applies the allocation.
+    Shared,
+}
+
+/// A place in the spill frame of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotAddr {
+    /// Which memory.
+    pub space: Space,
+    /// Byte offset from the frame's base; within `-size..0`, as the frame grows downwards.
+    pub offset: i32,
+}
+
+/// How much spill memory one thread needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Bytes of local memory.
+    pub local: u32,
+    /// Bytes of shared memory.
+    pub shared: u32,
+}
+
+impl Frame {
+    /// The size of one space, in bytes.
+    pub fn size(&self, space: Space) -> u32 {
+        match space {
+            Space::Local => self.local,
+            Space::Shared => self.shared,
+        }
+    }
+}
+
+/// Code to insert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Copies `width` units within one file.
+    Move {
+        /// Destination.
+        to: PReg,
+        /// Source.
+        from: PReg,
+        /// How many units.
+        width: u8,
+    },
+    /// Exchanges `width` units of one file.
+    Swap {
+        /// One side.
+        a: PReg,
+        /// The other.
+        b: PReg,
+        /// How many units.
+        width: u8,
+    },
+    /// Copies `regs` whole registers from one file to another: a predicate to or from 0/1
+    /// in a general register, a uniform register to or from an ordinary one.
+    Transfer {
+        /// Destination.
+        to: PReg,
+        /// Source.
+        from: PReg,
+        /// How many whole registers.
+        regs: u8,
+    },
+    /// Writes `width` units to memory.
+    Store {
+        /// Destination.
+        to: SlotAddr,
+        /// Source.
+        from: PReg,
+        /// How many units.
+        width: u8,
+    },
+    /// Reads `width` units from memory.
+    Reload {
+        /// Destination.
+        to: PReg,
+        /// Source.
+        from: SlotAddr,
+        /// How many units.
+        width: u8,
+    },
+    /// Executes a rematerialisable instruction again, with its operands in these registers
+    /// in the instruction's own operand order.
+    Recompute {
+        /// The instruction.
+        inst: Inst,
+        /// One register per operand.
+        regs: Vec<PReg>,
+    },
+}
+
+/// A place between instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Point {
+    /// Right before an instruction.
+    Before(Inst),
+    /// Right after an instruction that is no terminator.
+    After(Inst),
+    /// On the way along the edge of `0` at position `1` among its successors, after the
+    /// terminator and before the successor's first instruction.
+    Edge(Block, u32),
+}
+
+/// Edits by the point where they stand, in the order they execute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edits {
+    list: Vec<(Point, Edit)>,
+    /// `starts[2 * inst]` is the first edit before `inst`, `starts[2 * inst + 1]` after it.
+    starts: Vec<u32>,
+    /// Where the edge edits begin; they are sorted by edge.
+    edges: usize,
+}
+
+impl Edits {
+    /// Sorts `list` by point, keeping the order of edits that stand at the same one.
+    pub fn new(function: &Function, mut list: Vec<(Point, Edit)>) -> Edits {
+        let key = |point: &Point| match *point {
+            Point::Before(inst) => (2 * inst.index(), 0),
+            Point::After(inst) => (2 * inst.index() + 1, 0),
+            Point::Edge(block, succ) => (usize::MAX, (block.index() << 32) | succ as usize),
+        };
+        list.sort_by_key(|(point, _)| key(point));
+        let edges = list.partition_point(|(point, _)| !matches!(point, Point::Edge(..)));
+        let slots = 2 * function.inst_count() + 1;
+        let mut starts = Vec::with_capacity(slots);
+        let mut next = 0;
+        for slot in 0..slots {
+            while next < edges && key(&list[next].0).0 < slot {
+                next += 1;
+            }
+            starts.push(next as u32);
+        }
+        Edits {
+            list,
+            starts,
+            edges,
+        }
+    }
+
+    /// Every edit with its point.
+    pub fn iter(&self) -> impl Iterator<Item = (Point, &Edit)> {
+        self.list.iter().map(|(point, edit)| (*point, edit))
+    }
+
+    /// How many edits there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The edits right before `inst`.
+    pub fn before(&self, inst: Inst) -> impl Iterator<Item = &Edit> {
+        self.slot(2 * inst.index())
+    }
+
+    /// The edits right after `inst`.
+    pub fn after(&self, inst: Inst) -> impl Iterator<Item = &Edit> {
+        self.slot(2 * inst.index() + 1)
+    }
+
+    /// The edits on the edge of `block` at position `succ`.
+    pub fn on_edge(&self, block: Block, succ: u32) -> impl Iterator<Item = &Edit> {
+        let edges = &self.list[self.edges..];
+        let here = Point::Edge(block, succ);
+        let start = edges.partition_point(|(point, _)| *point < here);
+        let end = edges.partition_point(|(point, _)| *point <= here);
+        edges[start..end].iter().map(|(_, edit)| edit)
+    }
+
+    fn slot(&self, slot: usize) -> impl Iterator<Item = &Edit> {
+        let start = self.starts[slot] as usize;
+        let end = self.starts[slot + 1] as usize;
+        self.list[start..end].iter().map(|(_, edit)| edit)
+    }
+}
+
+/// An allocated function.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// The register of every operand, in the row of all operands
+    /// ([`Function::operand_range`]).
+    pub registers: Vec<PReg>,
+    /// The code to insert.
+    pub edits: Edits,
+    /// Instructions that need no code: coalesced copies, dead or recomputed definitions.
+    pub deleted: EntitySet<Inst>,
+    /// All instructions in their new order, where scheduling changed it. Each block keeps
+    /// its instructions and its terminator stays last.
+    pub order: Option<Vec<Inst>>,
+    /// Spill memory.
+    pub frame: Frame,
+    /// What happened.
+    pub stats: Stats,
+}
+
+impl Allocation {
+    /// The registers of the operands of `inst`.
+    pub fn operands(&self, function: &Function, inst: Inst) -> &[PReg] {
+        &self.registers[function.operand_range(inst)]
+    }
+
+    /// The instructions of `block` in their final order, deleted ones included.
+    pub fn block_insts<'a>(
+        &'a self,
+        function: &Function,
+        block: Block,
+    ) -> impl Iterator<Item = Inst> + 'a {
+        let order = self.order.as_ref();
+        function.block_insts(block).map(move |inst| match order {
+            Some(order) => order[inst.index()],
+            None => inst,
+        })
+    }
+}

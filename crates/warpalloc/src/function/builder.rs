@@ -1,0 +1,302 @@
+//! Building functions.
+
+use super::*;
+use rustc_hash::FxHashMap;
+
+/// Builds a [`Function`] block by block.
+///
+/// ```
+/// use warpalloc::function::{Builder, Effect};
+/// use warpalloc::target::Class;
+///
+/// let mut b = Builder::new("scale");
+/// let entry = b.block();
+/// let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+/// b.inst(entry, "load").def(x).effect(Effect::Read);
+/// b.inst(entry, "mul").def(y).use_(x).imm(3);
+/// b.inst(entry, "store").use_(y).effect(Effect::Write);
+/// b.exit(entry, "exit");
+/// let function = b.finish();
+/// assert_eq!(function.inst_count(), 4);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    name: String,
+    convention: Convention,
+    blocks: Vec<PendingBlock>,
+    insts: Vec<InstInfo>,
+    operands: Vec<Operand>,
+    groups: Vec<OperandGroup>,
+    vregs: PrimaryMap<VReg, VRegInfo>,
+    opcodes: PrimaryMap<Opcode, String>,
+    opcode_ids: FxHashMap<String, Opcode>,
+    reg_lists: PrimaryMap<RegList, Vec<PReg>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct PendingBlock {
+    params: Vec<VReg>,
+    insts: Vec<u32>,
+    succs: Vec<Edge>,
+    frequency: Option<f32>,
+}
+
+impl Builder {
+    /// An empty function called `name`.
+    pub fn new(name: impl Into<String>) -> Builder {
+        Builder {
+            name: name.into(),
+            ..Builder::default()
+        }
+    }
+
+    /// Sets what the function owes its caller.
+    pub fn convention(&mut self, convention: Convention) {
+        self.convention = convention;
+    }
+
+    /// Adds a block at the end; the first one is the entry.
+    pub fn block(&mut self) -> Block {
+        self.blocks.push(PendingBlock::default());
+        Block::new(self.blocks.len() - 1)
+    }
+
+    /// Adds a virtual register.
+    pub fn vreg(&mut self, class: Class) -> VReg {
+        self.vregs.push(VRegInfo {
+            class,
+            uniform: false,
+            pinned: false,
+        })
+    }
+
+    /// Access to the description of `vreg`, to mark it uniform or pinned.
+    pub fn vreg_mut(&mut self, vreg: VReg) -> &mut VRegInfo {
+        &mut self.vregs[vreg]
+    }
+
+    /// Adds a parameter to `block`.
+    pub fn param(&mut self, block: Block, vreg: VReg) {
+        self.blocks[block.index()].params.push(vreg);
+    }
+
+    /// Says how often `block` runs, the entry running once.
+    pub fn frequency(&mut self, block: Block, frequency: f32) {
+        self.blocks[block.index()].frequency = Some(frequency);
+    }
+
+    /// Keeps a list of registers for constraints and clobbers.
+    pub fn reg_list(&mut self, regs: impl IntoIterator<Item = PReg>) -> RegList {
+        self.reg_lists.push(regs.into_iter().collect())
+    }
+
+    /// Adds an edge from `from` to `to`, after those it already has.
+    pub fn edge(&mut self, from: Block, to: Block, args: &[VReg]) {
+        let args = args.to_vec();
+        let edge = Edge { block: to, args };
+        self.blocks[from.index()].succs.push(edge);
+    }
+
+    /// Appends an instruction to `block`.
+    pub fn inst(&mut self, block: Block, opcode: &str) -> InstBuilder<'_> {
+        let opcode = self.intern(opcode);
+        let index = self.insts.len();
+        let operands = self.operands.len() as u32;
+        let groups = self.groups.len() as u32;
+        self.insts.push(InstInfo {
+            opcode,
+            imm: 0,
+            effect: Effect::Pure,
+            kind: Kind::Plain,
+            remat: None,
+            clobbers: Clobbers::None,
+            operands: operands..operands,
+            groups: groups..groups,
+        });
+        self.blocks[block.index()].insts.push(index as u32);
+        InstBuilder {
+            builder: self,
+            index,
+        }
+    }
+
+    /// Appends `to = from`.
+    pub fn copy(&mut self, block: Block, to: VReg, from: VReg) {
+        self.inst(block, "mov").kind(Kind::Copy).def(to).use_(from);
+    }
+
+    /// Ends `block` with a branch along the edges added for it.
+    pub fn branch(&mut self, block: Block, opcode: &str) -> InstBuilder<'_> {
+        self.inst(block, opcode).kind(Kind::Branch)
+    }
+
+    /// Ends `block` with an unconditional jump to `to`.
+    pub fn jump(&mut self, block: Block, to: Block, args: &[VReg]) {
+        self.edge(block, to, args);
+        self.branch(block, "bra");
+    }
+
+    /// Ends `block` by returning.
+    pub fn ret(&mut self, block: Block, opcode: &str) -> InstBuilder<'_> {
+        let inst = self.inst(block, opcode).kind(Kind::Return);
+        inst.effect(Effect::Write)
+    }
+
+    /// Ends `block` by ending the thread.
+    pub fn exit(&mut self, block: Block, opcode: &str) -> InstBuilder<'_> {
+        let inst = self.inst(block, opcode).kind(Kind::Exit);
+        inst.effect(Effect::Write)
+    }
+
+    /// The finished function, its instructions numbered in code order.
+    ///
+    /// Nothing is checked here; [`Function::validate`] does that, and so does
+    /// [`allocate`](crate::allocate).
+    pub fn finish(self) -> Function {
+        let mut insts = PrimaryMap::with_capacity(self.insts.len());
+        let mut operands = Vec::with_capacity(self.operands.len());
+        let mut groups = Vec::with_capacity(self.groups.len());
+        let mut block_of = Vec::with_capacity(self.insts.len());
+        let mut blocks: PrimaryMap<Block, BlockInfo> = PrimaryMap::new();
+        let preds = predecessors(&self.blocks);
+        for (index, (pending, preds)) in self.blocks.into_iter().zip(preds).enumerate() {
+            let first = insts.len() as u32;
+            for &old in &pending.insts {
+                let mut info = self.insts[old as usize].clone();
+                info.operands = append(&mut operands, &self.operands, info.operands);
+                info.groups = append(&mut groups, &self.groups, info.groups);
+                insts.push(info);
+                block_of.push(Block::new(index));
+            }
+            blocks.push(BlockInfo {
+                params: pending.params,
+                succs: pending.succs,
+                frequency: pending.frequency,
+                insts: first..insts.len() as u32,
+                preds,
+            });
+        }
+        Function {
+            name: self.name,
+            convention: self.convention,
+            blocks,
+            insts,
+            block_of,
+            operands,
+            groups,
+            vregs: self.vregs,
+            opcodes: self.opcodes,
+            reg_lists: self.reg_lists,
+        }
+    }
+
+    fn intern(&mut self, name: &str) -> Opcode {
+        if let Some(&opcode) = self.opcode_ids.get(name) {
+            return opcode;
+        }
+        let opcode = self.opcodes.push(name.to_owned());
+        self.opcode_ids.insert(name.to_owned(), opcode);
+        opcode
+    }
+}
+
+/// Predecessors of each block; edges to blocks that do not exist are left to the validator.
+fn predecessors(blocks: &[PendingBlock]) -> Vec<Vec<Block>> {
+    let mut preds = vec![Vec::new(); blocks.len()];
+    for (index, block) in blocks.iter().enumerate() {
+        for edge in &block.succs {
+            if let Some(list) = preds.get_mut(edge.block.index()) {
+                list.push(Block::new(index));
+            }
+        }
+    }
+    preds
+}
+
+fn append<T: Copy>(to: &mut Vec<T>, from: &[T], range: Range<u32>) -> Range<u32> {
+    let start = to.len() as u32;
+    to.extend_from_slice(&from[range.start as usize..range.end as usize]);
+    start..to.len() as u32
+}
+
+/// Describes the instruction that was just appended.
+pub struct InstBuilder<'a> {
+    builder: &'a mut Builder,
+    index: usize,
+}
+
+impl InstBuilder<'_> {
+    fn info(&mut self) -> &mut InstInfo {
+        &mut self.builder.insts[self.index]
+    }
+
+    /// Appends an operand.
+    pub fn operand(mut self, operand: Operand) -> Self {
+        self.builder.operands.push(operand);
+        self.info().operands.end += 1;
+        self
+    }
+
+    /// Appends an input in any register.
+    pub fn use_(self, vreg: VReg) -> Self {
+        self.operand(Operand::reads(vreg))
+    }
+
+    /// Appends a result in any register.
+    pub fn def(self, vreg: VReg) -> Self {
+        self.operand(Operand::writes(vreg))
+    }
+
+    /// Appends an operand that is read and written in place.
+    pub fn use_def(self, vreg: VReg) -> Self {
+        self.operand(Operand::with_role(vreg, Role::UseDef))
+    }
+
+    /// Appends an input that must be in `reg`.
+    pub fn use_fixed(self, vreg: VReg, reg: PReg) -> Self {
+        self.operand(Operand::reads(vreg).constrained(Constraint::Fixed(reg)))
+    }
+
+    /// Appends a result that must be in `reg`.
+    pub fn def_fixed(self, vreg: VReg, reg: PReg) -> Self {
+        self.operand(Operand::writes(vreg).constrained(Constraint::Fixed(reg)))
+    }
+
+    /// Demands that `len` operands from position `first` on take consecutive registers.
+    pub fn group(mut self, first: u8, len: u8, align: u8) -> Self {
+        let group = OperandGroup { first, len, align };
+        self.builder.groups.push(group);
+        self.info().groups.end += 1;
+        self
+    }
+
+    /// Sets what distinguishes it from other instructions of its opcode.
+    pub fn imm(mut self, imm: u64) -> Self {
+        self.info().imm = imm;
+        self
+    }
+
+    /// Sets what it observes or changes.
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.info().effect = effect;
+        self
+    }
+
+    /// Sets what allocation knows of its meaning.
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.info().kind = kind;
+        self
+    }
+
+    /// Allows executing it again, at this cost in cycles.
+    pub fn remat(mut self, cycles: u8) -> Self {
+        self.info().remat = Some(cycles);
+        self
+    }
+
+    /// Sets the registers it overwrites.
+    pub fn clobbers(mut self, clobbers: Clobbers) -> Self {
+        self.info().clobbers = clobbers;
+        self
+    }
+}

@@ -1,0 +1,288 @@
+//! What is allocated: blocks with parameters, instructions, operands, virtual registers.
+//!
+//! A [`Function`] is made by a [`Builder`] and never changes afterwards. It need not be
+//! in SSA form: a virtual register may be defined many times. Instructions are numbered
+//! in code order, block after block, so that an [`Inst`] is also a program position.
+//!
+//! Invariants, established by [`Builder::finish`] and [`Function::validate`]:
+//! - every block ends in its only terminator and its edges pass one argument per
+//!   parameter of the block they lead to;
+//! - block 0 is the entry; it has no parameters and no predecessors;
+//! - on every path, a virtual register is written before it is read;
+//! - no instruction writes one virtual register twice.
+
+mod builder;
+mod entity;
+mod operand;
+
+pub use builder::{Builder, InstBuilder};
+pub use entity::{Block, Inst, Opcode, RegList, VReg};
+pub use operand::{Constraint, Operand, OperandGroup, Role};
+
+use crate::target::{Class, PReg, RegSet, Target};
+use cranelift_entity::{EntityRef, PrimaryMap};
+use std::ops::Range;
+
+/// What a function owes its caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Convention {
+    /// An entry point, or code whose registers nobody else sees: nothing is preserved.
+    #[default]
+    Kernel,
+    /// A function that is called: preserved registers hold their old values at each return.
+    Device,
+}
+
+/// What an instruction observes or changes besides its operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// Nothing: equal inputs give equal results.
+    #[default]
+    Pure,
+    /// It reads state that a [`Effect::Write`] may change.
+    Read,
+    /// It changes state or is observable: stores, atomics, barriers, volatile accesses, calls.
+    Write,
+}
+
+/// What allocation needs to know about an instruction's meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: its meaning is the client's business.
+    #[default]
+    Plain,
+    /// Its results, laid end to end, equal its inputs, laid end to end. A move, and where
+    /// the widths add up, packing and unpacking.
+    Copy,
+    /// Its results have unspecified contents; it needs no code.
+    Undef,
+    /// It calls a function; what that overwrites is in its clobbers.
+    Call,
+    /// It ends a block and goes to the successors.
+    Branch,
+    /// It ends a block and returns to the caller.
+    Return,
+    /// It ends a block and the thread.
+    Exit,
+}
+
+impl Kind {
+    /// Whether an instruction of this kind ends its block.
+    pub fn is_terminator(self) -> bool {
+        matches!(self, Kind::Branch | Kind::Return | Kind::Exit)
+    }
+}
+
+/// Registers an instruction overwrites besides its results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clobbers {
+    /// None.
+    #[default]
+    None,
+    /// Those the target's calling convention lets a call overwrite.
+    Abi,
+    /// A list of whole registers.
+    List(RegList),
+}
+
+/// A virtual register.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VRegInfo {
+    /// What kind of register it needs.
+    pub class: Class,
+    /// All threads of a warp hold the same value.
+    pub uniform: bool,
+    /// It may never be moved, stored or reloaded while it is live, because the hardware
+    /// writes it at a time of its own choosing.
+    pub pinned: bool,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstInfo {
+    /// What it does, as an opaque name.
+    pub opcode: Opcode,
+    /// Whatever distinguishes it from others of the same opcode: immediates, symbols.
+    pub imm: u64,
+    /// What it observes or changes.
+    pub effect: Effect,
+    /// What allocation knows of its meaning.
+    pub kind: Kind,
+    /// Cycles to execute it again, where that is allowed anywhere its inputs are at hand.
+    pub remat: Option<u8>,
+    /// Registers it overwrites.
+    pub clobbers: Clobbers,
+    operands: Range<u32>,
+    groups: Range<u32>,
+}
+
+/// A way from one block to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Where it leads.
+    pub block: Block,
+    /// One value for each parameter of that block.
+    pub args: Vec<VReg>,
+}
+
+/// A basic block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockInfo {
+    /// Virtual registers that each incoming edge gives a value.
+    pub params: Vec<VReg>,
+    /// Edges to other blocks, in the terminator's order.
+    pub succs: Vec<Edge>,
+    /// How often it runs, where the client knows; the entry runs once.
+    pub frequency: Option<f32>,
+    insts: Range<u32>,
+    preds: Vec<Block>,
+}
+
+/// A function to allocate registers for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    name: String,
+    convention: Convention,
+    blocks: PrimaryMap<Block, BlockInfo>,
+    insts: PrimaryMap<Inst, InstInfo>,
+    block_of: Vec<Block>,
+    operands: Vec<Operand>,
+    groups: Vec<OperandGroup>,
+    vregs: PrimaryMap<VReg, VRegInfo>,
+    opcodes: PrimaryMap<Opcode, String>,
+    reg_lists: PrimaryMap<RegList, Vec<PReg>>,
+}
+
+impl Function {
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it owes its caller.
+    pub fn convention(&self) -> Convention {
+        self.convention
+    }
+
+    /// The block where execution starts.
+    pub fn entry(&self) -> Block {
+        Block::new(0)
+    }
+
+    /// All blocks in code order.
+    pub fn blocks(&self) -> impl DoubleEndedIterator<Item = Block> + ExactSizeIterator + use<> {
+        (0..self.blocks.len()).map(Block::new)
+    }
+
+    /// How many blocks there are.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The description of `block`.
+    pub fn block(&self, block: Block) -> &BlockInfo {
+        &self.blocks[block]
+    }
+
+    /// Edges that leave `block`.
+    pub fn succs(&self, block: Block) -> &[Edge] {
+        &self.blocks[block].succs
+    }
+
+    /// Blocks with an edge to `block`, once per edge, in ascending order.
+    pub fn preds(&self, block: Block) -> &[Block] {
+        &self.blocks[block].preds
+    }
+
+    /// The instructions of `block` in code order.
+    pub fn block_insts(
+        &self,
+        block: Block,
+    ) -> impl DoubleEndedIterator<Item = Inst> + ExactSizeIterator + use<> {
+        let range = &self.blocks[block].insts;
+        (range.start..range.end).map(|i| Inst::new(i as usize))
+    }
+
+    /// The instruction that ends `block`.
+    pub fn terminator(&self, block: Block) -> Inst {
+        Inst::new(self.blocks[block].insts.end as usize - 1)
+    }
+
+    /// All instructions in code order.
+    pub fn insts(&self) -> impl DoubleEndedIterator<Item = Inst> + ExactSizeIterator + use<> {
+        (0..self.insts.len()).map(Inst::new)
+    }
+
+    /// How many instructions there are.
+    pub fn inst_count(&self) -> usize {
+        self.insts.len()
+    }
+
+    /// The description of `inst`.
+    pub fn inst(&self, inst: Inst) -> &InstInfo {
+        &self.insts[inst]
+    }
+
+    /// The block that holds `inst`.
+    pub fn block_of(&self, inst: Inst) -> Block {
+        self.block_of[inst.index()]
+    }
+
+    /// The name of an opcode.
+    pub fn opcode_name(&self, opcode: Opcode) -> &str {
+        &self.opcodes[opcode]
+    }
+
+    /// The operands of `inst`, in the client's order.
+    pub fn operands(&self, inst: Inst) -> &[Operand] {
+        &self.operands[self.operand_range(inst)]
+    }
+
+    /// Where the operands of `inst` stand in the row of all operands.
+    pub fn operand_range(&self, inst: Inst) -> Range<usize> {
+        let range = &self.insts[inst].operands;
+        range.start as usize..range.end as usize
+    }
+
+    /// How many operands all instructions have together.
+    pub fn operand_count(&self) -> usize {
+        self.operands.len()
+    }
+
+    /// Runs of operands of `inst` that need consecutive registers.
+    pub fn groups(&self, inst: Inst) -> &[OperandGroup] {
+        let range = &self.insts[inst].groups;
+        &self.groups[range.start as usize..range.end as usize]
+    }
+
+    /// All virtual registers.
+    pub fn vregs(&self) -> impl ExactSizeIterator<Item = VReg> + use<> {
+        (0..self.vregs.len()).map(VReg::new)
+    }
+
+    /// How many virtual registers there are.
+    pub fn vreg_count(&self) -> usize {
+        self.vregs.len()
+    }
+
+    /// The description of `vreg`.
+    pub fn vreg(&self, vreg: VReg) -> &VRegInfo {
+        &self.vregs[vreg]
+    }
+
+    /// The registers of a list.
+    pub fn reg_list(&self, list: RegList) -> &[PReg] {
+        &self.reg_lists[list]
+    }
+
+    /// The units of `target` that `inst` overwrites besides its results.
+    pub fn clobbers(&self, target: &Target, inst: Inst) -> RegSet {
+        match self.insts[inst].clobbers {
+            Clobbers::None => RegSet::new(target),
+            Clobbers::Abi => RegSet::of_registers(target, target.abi().clobbered.iter().copied()),
+            Clobbers::List(list) => {
+                RegSet::of_registers(target, self.reg_list(list).iter().copied())
+            }
+        }
+    }
+}

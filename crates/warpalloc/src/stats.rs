@@ -1,0 +1,121 @@
+//! What an allocation did, counted.
+
+use crate::allocation::{Edit, Edits};
+use std::time::Duration;
+
+/// The interference graph as it was built the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GraphStats {
+    /// Nodes.
+    pub nodes: u32,
+    /// Edges.
+    pub edges: u64,
+    /// Largest number of neighbours.
+    pub max_degree: u32,
+}
+
+impl GraphStats {
+    /// Edges over the edges of a complete graph.
+    pub fn density(&self) -> f64 {
+        let nodes = self.nodes as f64;
+        let all = nodes * (nodes - 1.0) / 2.0;
+        if all > 0.0 {
+            self.edges as f64 / all
+        } else {
+            0.0
+        }
+    }
+
+    /// Mean number of neighbours.
+    pub fn average_degree(&self) -> f64 {
+        if self.nodes > 0 {
+            2.0 * self.edges as f64 / self.nodes as f64
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Edits by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EditCounts {
+    /// Moves, swaps and transfers between files.
+    pub moves: u32,
+    /// Stores to the spill frame.
+    pub stores: u32,
+    /// Loads from the spill frame.
+    pub reloads: u32,
+    /// Recomputations.
+    pub recomputes: u32,
+}
+
+impl EditCounts {
+    /// Counts the edits of an allocation.
+    pub fn of(edits: &Edits) -> EditCounts {
+        let mut counts = EditCounts::default();
+        for (_, edit) in edits.iter() {
+            match edit {
+                Edit::Move { .. } | Edit::Swap { .. } | Edit::Transfer { .. } => counts.moves += 1,
+                Edit::Store { .. } => counts.stores += 1,
+                Edit::Reload { .. } => counts.reloads += 1,
+                Edit::Recompute { .. } => counts.recomputes += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// Statistics of one allocation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Values that competed for registers.
+    pub values: u32,
+    /// Values that went to memory.
+    pub spilled: u32,
+    /// Values that are recomputed instead.
+    pub rematerialised: u32,
+    /// Copies the function had, constraint copies included.
+    pub copies: u32,
+    /// Copies that need no code because both sides share a register.
+    pub coalesced: u32,
+    /// Rounds of allocation.
+    pub iterations: u32,
+    /// The interference graph, for strategies that build one.
+    pub graph: GraphStats,
+    /// Inserted code.
+    pub edits: EditCounts,
+    /// Bytes of frame saved because values share slots.
+    pub shared_slot_bytes: u32,
+    /// Time by phase, in the order the phases first ran.
+    pub phases: Vec<(&'static str, Duration)>,
+}
+
+impl Stats {
+    /// Adds time to a phase.
+    pub fn add_time(&mut self, phase: &'static str, time: Duration) {
+        match self.phases.iter_mut().find(|(name, _)| *name == phase) {
+            Some((_, total)) => *total += time,
+            None => self.phases.push((phase, time)),
+        }
+    }
+
+    /// Spilled values over all values.
+    pub fn spill_rate(&self) -> f64 {
+        ratio(self.spilled, self.values)
+    }
+
+    /// Copies that vanished over all copies; 1 where there were none.
+    pub fn coalescing_rate(&self) -> f64 {
+        match self.copies {
+            0 => 1.0,
+            copies => ratio(self.coalesced, copies),
+        }
+    }
+}
+
+fn ratio(part: u32, whole: u32) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
+    }
+}

@@ -1,0 +1,402 @@
+//! Where a function is allocated: register files, classes, the calling convention.
+//!
+//! A register **file** is a row of *units*, the smallest pieces that can be allocated on
+//! their own. A **class** is a file, a width in units and an alignment in units. Pairs,
+//! quads, packed halves, predicates and tensor tuples are all just classes, and two
+//! registers alias exactly when their units overlap: no class needs a special case.
+//!
+//! Invariants of a [`Target`] made by its constructors:
+//! - every class fits its file: `width <= units`, `align` is a power of two;
+//! - the units of all files are numbered in one row ([`Target::unit`]), file after file;
+//! - a file that cannot reach memory itself names the file it spills through.
+
+mod abi;
+mod preset;
+mod set;
+
+pub use abi::Abi;
+pub use preset::{PRESETS, PresetError};
+pub use set::RegSet;
+
+use std::fmt;
+
+/// A register file of a target: `R`, `UR`, `P`, `UP`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct File(u8);
+
+impl File {
+    /// The general-purpose file, first in every preset.
+    pub const R: File = File(0);
+    /// The predicate file.
+    pub const P: File = File(1);
+    /// The uniform general-purpose file.
+    pub const UR: File = File(2);
+    /// The uniform predicate file.
+    pub const UP: File = File(3);
+
+    /// The file with this index.
+    pub fn new(index: usize) -> File {
+        File(index as u8)
+    }
+
+    /// Position of the file in its target.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A register class of a target: a file, a width and an alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Class(u8);
+
+impl Class {
+    /// One 16-bit value: half a register where halves pack, a whole one elsewhere.
+    pub const R16: Class = Class(0);
+    /// One 32-bit register.
+    pub const R32: Class = Class(1);
+    /// An even-aligned pair of registers.
+    pub const R64: Class = Class(2);
+    /// Three registers, aligned like a quad.
+    pub const R96: Class = Class(3);
+    /// A quad-aligned group of four registers.
+    pub const R128: Class = Class(4);
+    /// Eight consecutive registers, aligned to eight.
+    pub const R256: Class = Class(5);
+    /// The tensor-core tuple of the target's generation.
+    pub const TENSOR: Class = Class(6);
+    /// A predicate.
+    pub const PRED: Class = Class(7);
+    /// A uniform 32-bit register.
+    pub const UR32: Class = Class(8);
+    /// An even-aligned pair of uniform registers.
+    pub const UR64: Class = Class(9);
+    /// A uniform predicate.
+    pub const UPRED: Class = Class(10);
+
+    /// The class with this index.
+    pub fn new(index: usize) -> Class {
+        Class(index as u8)
+    }
+
+    /// Position of the class in its target.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A physical register named by the first unit it occupies; its width comes from the
+/// operand or value that lives there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PReg {
+    /// The file it belongs to.
+    pub file: File,
+    /// Its first unit within the file.
+    pub unit: u16,
+}
+
+impl PReg {
+    /// The register that starts at `unit` of `file`.
+    pub fn new(file: File, unit: usize) -> PReg {
+        PReg {
+            file,
+            unit: unit as u16,
+        }
+    }
+
+    /// The register that starts `units` further along the same file.
+    pub fn offset(self, units: usize) -> PReg {
+        PReg::new(self.file, self.unit as usize + units)
+    }
+}
+
+/// One allocatable unit of any file, numbered across the whole target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Unit(pub u16);
+
+impl Unit {
+    /// The unit's position in tables that hold one entry per unit of the target.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How the values of a file reach memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpillPath {
+    /// Loads and stores address the file directly.
+    Memory,
+    /// Values are first moved into another file (a predicate becomes 0 or 1 in `R`).
+    Via(File),
+}
+
+/// Description of one register file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Prefix of its registers' names.
+    pub name: String,
+    /// How many units may be allocated.
+    pub units: usize,
+    /// Units that make up one named register: 2 where halves pack into 32 bits, else 1.
+    pub units_per_reg: usize,
+    /// Size of one unit in memory, in bytes.
+    pub unit_bytes: usize,
+    /// How its values reach memory.
+    pub spill: SpillPath,
+}
+
+/// Description of one register class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassInfo {
+    /// Name used by the text format.
+    pub name: String,
+    /// The file whose units it takes.
+    pub file: File,
+    /// How many consecutive units one value takes.
+    pub width: usize,
+    /// The first unit is a multiple of this.
+    pub align: usize,
+}
+
+/// A machine to allocate for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    name: String,
+    sm: u32,
+    files: Vec<FileInfo>,
+    classes: Vec<ClassInfo>,
+    unit_base: Vec<usize>,
+    abi: Abi,
+    frame_limit: u32,
+}
+
+impl Target {
+    /// Name of the preset this target was made from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Compute capability as `10 * major + minor`.
+    pub fn sm(&self) -> u32 {
+        self.sm
+    }
+
+    /// All register files.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = (File, &FileInfo)> {
+        self.files
+            .iter()
+            .enumerate()
+            .map(|(i, f)| (File::new(i), f))
+    }
+
+    /// All register classes.
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = (Class, &ClassInfo)> {
+        let number = |(i, c)| (Class::new(i), c);
+        self.classes.iter().enumerate().map(number)
+    }
+
+    /// The description of `file`.
+    pub fn file(&self, file: File) -> &FileInfo {
+        &self.files[file.index()]
+    }
+
+    /// The description of `class`.
+    pub fn class(&self, class: Class) -> &ClassInfo {
+        &self.classes[class.index()]
+    }
+
+    /// Width in units of a value of `class`.
+    pub fn width(&self, class: Class) -> usize {
+        self.class(class).width
+    }
+
+    /// The class called `name`.
+    pub fn class_named(&self, name: &str) -> Option<Class> {
+        let position = self.classes.iter().position(|c| c.name == name)?;
+        Some(Class::new(position))
+    }
+
+    /// The calling convention.
+    pub fn abi(&self) -> &Abi {
+        &self.abi
+    }
+
+    /// Largest spill frame of one thread, in bytes.
+    pub fn frame_limit(&self) -> u32 {
+        self.frame_limit
+    }
+
+    /// Number of units over all files.
+    pub fn unit_count(&self) -> usize {
+        let last = self.files.len() - 1;
+        self.unit_base[last] + self.files[last].units
+    }
+
+    /// The target-wide number of the first unit of `reg`.
+    pub fn unit(&self, reg: PReg) -> Unit {
+        Unit((self.unit_base[reg.file.index()] + reg.unit as usize) as u16)
+    }
+
+    /// The target-wide numbers of the `width` units from `reg` on.
+    pub fn units(&self, reg: PReg, width: usize) -> impl ExactSizeIterator<Item = Unit> + use<> {
+        let first = self.unit(reg).0;
+        (first..first + width as u16).map(Unit)
+    }
+
+    /// The register that starts at a target-wide unit.
+    pub fn reg_at(&self, unit: Unit) -> PReg {
+        let file = self.unit_base.iter().rposition(|&b| b <= unit.index());
+        let file = File::new(file.unwrap_or(0));
+        PReg::new(file, unit.index() - self.unit_base[file.index()])
+    }
+
+    /// Whether a value of `class` may start at `reg`: right file, aligned, within the file.
+    pub fn fits(&self, class: Class, reg: PReg) -> bool {
+        let c = self.class(class);
+        let unit = reg.unit as usize;
+        reg.file == c.file
+            && unit.is_multiple_of(c.align)
+            && unit + c.width <= self.file(c.file).units
+    }
+
+    /// Every register where a value of `class` may start, in ascending order.
+    pub fn registers(&self, class: Class) -> impl Iterator<Item = PReg> + use<> {
+        let c = self.class(class);
+        let (file, width, units) = (c.file, c.width, self.file(c.file).units);
+        (0..units)
+            .step_by(c.align)
+            .take_while(move |u| u + width <= units)
+            .map(move |u| PReg::new(file, u))
+    }
+
+    /// Bytes a value of `class` takes in memory.
+    pub fn spill_bytes(&self, class: Class) -> u32 {
+        let c = self.class(class);
+        let file = match self.file(c.file).spill {
+            SpillPath::Memory => c.file,
+            SpillPath::Via(file) => file,
+        };
+        (c.width * self.file(file).units_per_reg.max(1) * self.file(file).unit_bytes
+            / self.file(c.file).units_per_reg) as u32
+    }
+
+    /// The same target with only the first `registers` registers of `file`.
+    ///
+    /// Asking for more than the file has leaves it as it is.
+    pub fn with_budget(mut self, file: File, registers: usize) -> Target {
+        let info = &mut self.files[file.index()];
+        info.units = info.units.min(registers * info.units_per_reg);
+        self.renumber();
+        self
+    }
+
+    /// How many whole registers `file` offers.
+    pub fn budget(&self, file: File) -> usize {
+        let info = self.file(file);
+        info.units / info.units_per_reg
+    }
+
+    /// The name of `reg`, such as `R5`, `P0` or `R3.h` for an upper half.
+    pub fn reg_name(&self, reg: PReg) -> RegName<'_> {
+        RegName { target: self, reg }
+    }
+
+    /// The register called `name`, whether or not it lies within the budget.
+    pub fn reg_named(&self, name: &str) -> Option<PReg> {
+        let (whole, half) = match name.strip_suffix(".h") {
+            Some(whole) => (whole, 1),
+            None => (name, 0),
+        };
+        let digits = whole.find(|c: char| c.is_ascii_digit())?;
+        let (prefix, number) = whole.split_at(digits);
+        let file = self.files.iter().position(|f| f.name == prefix)?;
+        let per_reg = self.files[file].units_per_reg;
+        let unit = number.parse::<u16>().ok()? as usize * per_reg + half;
+        (half < per_reg && unit <= u16::MAX as usize).then(|| PReg::new(File::new(file), unit))
+    }
+
+    fn renumber(&mut self) {
+        let mut next = 0;
+        self.unit_base.clear();
+        for file in &self.files {
+            self.unit_base.push(next);
+            next += file.units;
+        }
+    }
+}
+
+/// Displays a register by its name on a target.
+pub struct RegName<'a> {
+    target: &'a Target,
+    reg: PReg,
+}
+
+impl fmt::Display for RegName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = self.target.file(self.reg.file);
+        let unit = self.reg.unit as usize;
+        write!(f, "{}{}", info.name, unit / info.units_per_reg)?;
+        if !unit.is_multiple_of(info.units_per_reg) {
+            f.write_str(".h")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_in_both_presets() {
+        for target in [Target::cicc(), Target::hardware(90).unwrap()] {
+            for (class, _) in target.classes() {
+                for reg in target.registers(class) {
+                    let name = target.reg_name(reg).to_string();
+                    assert_eq!(target.reg_named(&name), Some(reg), "{name}");
+                    assert_eq!(target.reg_at(target.unit(reg)), reg);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn seven_pairs_and_three_quads_at_fifteen_registers() {
+        let target = Target::cicc();
+        assert_eq!(target.registers(Class::R32).count(), 15);
+        assert_eq!(target.registers(Class::R64).count(), 7);
+        assert_eq!(target.registers(Class::R128).count(), 3);
+        assert_eq!(target.registers(Class::R16).count(), 30);
+        assert_eq!(target.registers(Class::PRED).count(), 7);
+    }
+
+    #[test]
+    fn a_half_aliases_its_register_only() {
+        let target = Target::cicc();
+        let half = target.reg_named("R3.h").unwrap();
+        let whole = target.reg_named("R3").unwrap();
+        let half_unit = target.unit(half);
+        assert!(
+            target
+                .units(whole, target.width(Class::R32))
+                .any(|u| u == half_unit)
+        );
+        let next = target.reg_named("R4").unwrap();
+        assert!(target.units(next, 2).all(|u| u != half_unit));
+    }
+
+    #[test]
+    fn a_predicate_takes_a_whole_word_in_memory() {
+        assert_eq!(Target::cicc().spill_bytes(Class::PRED), 4);
+        assert_eq!(Target::cicc().spill_bytes(Class::R16), 2);
+        assert_eq!(Target::hardware(90).unwrap().spill_bytes(Class::PRED), 4);
+        assert_eq!(Target::hardware(90).unwrap().spill_bytes(Class::R128), 16);
+    }
+
+    #[test]
+    fn a_budget_shrinks_one_file_only() {
+        let target = Target::hardware(90).unwrap().with_budget(File::R, 32);
+        assert_eq!(target.budget(File::R), 32);
+        assert_eq!(target.budget(File::P), 7);
+        assert_eq!(target.registers(Class::R128).count(), 8);
+    }
+}

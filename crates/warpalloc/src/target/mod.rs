@@ -11,8 +11,10 @@
 //! - a file that cannot reach memory itself names the file it spills through.
 
 mod abi;
+pub mod occupancy;
 mod preset;
 mod set;
+pub mod sm;
 
 pub use abi::Abi;
 pub use preset::{PRESETS, PresetError};

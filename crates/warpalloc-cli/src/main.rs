@@ -1,2 +1,52 @@
-//! The `warpalloc` command.
-fn main() {}
+//! The `warpalloc` command: one module per subcommand.
+//!
+//! Exit codes: 0 when the subcommand did its work, 1 when it could not, 2 when it was asked wrongly.
+
+mod occupancy;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    version,
+    about = "A register allocator for GPUs",
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show how many blocks and warps a multiprocessor holds, and where the next cliffs are
+    Occupancy(occupancy::OccupancyArgs),
+}
+
+/// A command line whose words parse but whose values make no sense; ends with exit code 2.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Occupancy(args) => occupancy::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}

@@ -1,1 +1,30 @@
 //! PTX in, allocated PTX out.
+//!
+//! Text becomes a [`Module`] that borrows from it ([`parse`]); every item, statement and
+//! operand knows its bytes. Nothing is ever printed from scratch: a client collects
+//! [`Edits`] against the source and applies them in one pass, so that comments, debug
+//! information and layout come out as they went in.
+//!
+//! ```
+//! let source = ".version 9.0\n.target sm_90\n.address_size 64\n\
+//!               .entry k() { .reg .b32 %r<2>; mov.u32 %r1, %tid.x; ret; }\n";
+//! let module = warpalloc_ptx::parse(source)?;
+//! assert_eq!(module.functions().next().unwrap().name.text, "k");
+//! # Ok::<(), warpalloc_ptx::ParseError>(())
+//! ```
+
+pub mod ast;
+pub mod diag;
+pub mod lexer;
+pub mod parser;
+pub mod printer;
+pub mod visit;
+
+mod literal;
+
+pub use ast::{Instruction, Module, Name, Operand, Span, Stmt};
+pub use diag::ParseError;
+pub use lexer::same_tokens;
+pub use parser::{parse, parse_bytes};
+pub use printer::{EditConflict, Edits};
+pub use visit::{Context, Place, visit_names};

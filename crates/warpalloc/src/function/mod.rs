@@ -14,6 +14,7 @@
 mod builder;
 mod entity;
 mod operand;
+mod validate;
 
 pub use builder::{Builder, InstBuilder};
 pub use entity::{Block, Inst, Opcode, RegList, VReg};

@@ -4,13 +4,13 @@ use super::{Abi, ClassInfo, File, FileInfo, SpillPath, Target};
 use thiserror::Error;
 
 /// Names that [`Target::preset`] understands.
-pub const PRESETS: [&str; 2] = ["cicc", "hardware"];
+pub const PRESETS: [&str; 3] = ["cicc", "hardware", "hardware-packed"];
 
 /// A target that was asked for by a name or number nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PresetError {
     /// No preset has this name.
-    #[error("there is no preset `{0}`; the presets are cicc and hardware")]
+    #[error("there is no preset `{0}`; the presets are cicc, hardware and hardware-packed")]
     UnknownName(String),
     /// The compute capability is not in the table.
     #[error("sm_{0} is not a supported target; supported are {list}", list = supported())]
@@ -40,6 +40,7 @@ impl Target {
         match name {
             "cicc" => Ok(Target::cicc()),
             "hardware" => Target::hardware(sm),
+            "hardware-packed" => Target::hardware_packed(sm),
             _ => Err(PresetError::UnknownName(name.to_owned())),
         }
     }

@@ -16,6 +16,7 @@
 pub mod ast;
 pub mod diag;
 pub mod lexer;
+pub mod opcode;
 pub mod parser;
 pub mod printer;
 pub mod visit;

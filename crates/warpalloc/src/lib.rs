@@ -4,6 +4,7 @@
 //! [`Allocation`] comes out, proved by a checker before anyone sees it.
 
 pub mod allocation;
+pub mod analysis;
 pub mod error;
 pub mod function;
 pub mod options;

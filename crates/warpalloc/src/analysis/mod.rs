@@ -1,0 +1,36 @@
+//! Facts about code, one per file, none of which changes the code.
+//!
+//! ```text
+//! Order ──┬─→ Dominators
+//!         └─→ Loops ──→ Frequencies
+//! Liveness ──┬─→ Pressure
+//!            ├─→ NextUses (and Loops)
+//!            ├─→ LiveRanges
+//!            └─→ Webs
+//! ```
+//!
+//! Everything works on the traits [`Cfg`] and [`Code`], which [`Function`] implements;
+//! an allocator that rewrites code in a form of its own implements them too and gets
+//! the same analyses. Only [`Webs`], which produces a renamed function, wants a
+//! [`Function`].
+//!
+//! The edges of the code lead to blocks that exist; that much must be validated first.
+//! Everything else, unreachable blocks, irreducible loops and reads of values never
+//! written included, is analysed as it stands.
+//!
+//! [`Function`]: crate::function::Function
+
+mod cfg;
+mod dominators;
+mod frequency;
+mod liveness;
+mod loops;
+mod order;
+mod rows;
+
+pub use cfg::{Cfg, Code};
+pub use dominators::Dominators;
+pub use frequency::Frequencies;
+pub use liveness::{LiveSet, Liveness};
+pub use loops::{Loop, LoopInfo, Loops};
+pub use order::Order;

@@ -1,0 +1,57 @@
+//! One list per entity, all in one piece of memory.
+
+use cranelift_entity::EntityRef;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Lists of `T`, one for each key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rows<K, T> {
+    /// `starts[k]..starts[k + 1]` are the items of key `k`.
+    starts: Vec<usize>,
+    items: Vec<T>,
+    key: PhantomData<K>,
+}
+
+impl<K: EntityRef, T: Copy> Rows<K, T> {
+    /// Sorts pairs by key, keeping the order of pairs with equal keys: a counting sort,
+    /// linear in the number of pairs and keys.
+    pub fn from_pairs(keys: usize, pairs: &[(K, T)]) -> Rows<K, T> {
+        let mut starts = vec![0; keys + 1];
+        for (key, _) in pairs {
+            starts[key.index() + 1] += 1;
+        }
+        for key in 0..keys {
+            starts[key + 1] += starts[key];
+        }
+        let mut items = match pairs.first() {
+            Some(&(_, any)) => vec![any; pairs.len()],
+            None => Vec::new(),
+        };
+        let mut next = starts.clone();
+        for &(key, item) in pairs {
+            items[next[key.index()]] = item;
+            next[key.index()] += 1;
+        }
+        Rows {
+            starts,
+            items,
+            key: PhantomData,
+        }
+    }
+
+    /// The list of `key`.
+    pub fn row(&self, key: K) -> &[T] {
+        &self.items[self.range(key)]
+    }
+
+    /// Where the list of `key` stands among all items.
+    pub fn range(&self, key: K) -> Range<usize> {
+        self.starts[key.index()]..self.starts[key.index() + 1]
+    }
+
+    /// How many items all lists have together.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+}

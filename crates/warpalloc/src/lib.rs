@@ -7,6 +7,7 @@ pub mod allocation;
 pub mod analysis;
 pub mod error;
 pub mod function;
+pub mod generate;
 pub mod options;
 pub mod stats;
 pub mod target;

@@ -75,6 +75,11 @@ impl Builder {
         &mut self.vregs[vreg]
     }
 
+    /// The class of `vreg`.
+    pub fn class_of(&self, vreg: VReg) -> Class {
+        self.vregs[vreg].class
+    }
+
     /// Adds a parameter to `block`.
     pub fn param(&mut self, block: Block, vreg: VReg) {
         self.blocks[block.index()].params.push(vreg);

@@ -1,0 +1,246 @@
+//! Random functions for tests, fuzzing and benches.
+//!
+//! [`function`] makes a function of a given [`Shape`] for a target. The function
+//! - keeps all rules of the model ([`Function::validate`]);
+//! - can be allocated by keeping every value in memory: the operands of each instruction fit
+//!   the target's registers together, at any budget from four registers on;
+//! - looks like code: mostly arithmetic on one to three recent values, some loads, stores and
+//!   constants, compares that feed branches, accumulators carried around loops.
+//!
+//! *Pressure* is steered by a window of values that still have a use to come. Inputs come
+//! from the window, results enter it, and when the window outgrows the wanted pressure, an
+//! old value gets its last use. What leaves the window is never read again, so that pressure
+//! stays near the target however long the function is.
+//!
+//! *Control flow* is grown as nested regions: diamonds, switches, loops that test first or
+//! last, early exits, and, if asked for, loops with two entries, which no structured
+//! language has. Every region starts from the window at its entry, so that values are written
+//! on every path to a read.
+//!
+//! ```
+//! use warpalloc::generate::{self, Rng, Shape};
+//! use warpalloc::target::Target;
+//!
+//! let target = Target::cicc();
+//! let function = generate::function(&Shape::typical(), &target, &mut Rng::new(1));
+//! assert_eq!(function.validate(&target), Ok(()));
+//! ```
+
+mod code;
+mod flow;
+mod rng;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use rng::Rng;
+
+use crate::function::{Block, Builder, Convention, Function};
+use crate::target::Target;
+use window::Window;
+
+/// What a random function should look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// About how many instructions.
+    pub insts: usize,
+    /// About how many blocks.
+    pub blocks: usize,
+    /// About how many 32-bit registers' worth of values are alive at once.
+    pub pressure: usize,
+    /// How deep loops may nest; 0 for none.
+    pub loop_depth: usize,
+    /// Some loops have two entries.
+    pub irreducible: bool,
+    /// Values of 16, 64, 96, 128, 256 bits and tensor tuples, where the target has room.
+    pub wide: bool,
+    /// Vector loads and stores, matrix instructions: operands in consecutive registers.
+    pub groups: bool,
+    /// Calls that take and return values in registers of the convention.
+    pub calls: bool,
+    /// Guarded definitions: operands changed in place.
+    pub guards: bool,
+    /// Operands in fixed registers, and instructions that clobber a few.
+    pub fixed: bool,
+    /// Results in the register of an input.
+    pub ties: bool,
+    /// Compares produce predicates and branches read them.
+    pub predicates: bool,
+    /// Values in uniform registers, and ordinary values known to be uniform.
+    pub uniform: bool,
+    /// Constants, and some arithmetic, can be computed again.
+    pub remat: bool,
+    /// Copies, packing and unpacking.
+    pub copies: bool,
+    /// Blocks take parameters, and no value is written twice save under a guard.
+    pub params: bool,
+    /// Results written while inputs are still read.
+    pub early_defs: bool,
+    /// Operands kept out of some registers.
+    pub except: bool,
+    /// Half of the blocks say how often they run.
+    pub frequencies: bool,
+    /// A function that is called, rather than a kernel.
+    pub device: bool,
+}
+
+impl Shape {
+    /// Arithmetic, loads and stores alone: one block of `insts` instructions.
+    pub fn straight(insts: usize) -> Shape {
+        Shape {
+            insts,
+            blocks: 1,
+            pressure: 8,
+            loop_depth: 0,
+            irreducible: false,
+            wide: false,
+            groups: false,
+            calls: false,
+            guards: false,
+            fixed: false,
+            ties: false,
+            predicates: false,
+            uniform: false,
+            remat: true,
+            copies: false,
+            params: false,
+            early_defs: false,
+            except: false,
+            frequencies: false,
+            device: false,
+        }
+    }
+
+    /// A few dozen instructions with everything a function can have.
+    pub fn small() -> Shape {
+        Shape {
+            insts: 30,
+            blocks: 6,
+            ..Shape::everything()
+        }
+    }
+
+    /// A kernel as compilers emit them: loops, predicates, wide values, vector accesses.
+    pub fn typical() -> Shape {
+        Shape {
+            insts: 200,
+            blocks: 12,
+            pressure: 24,
+            loop_depth: 2,
+            wide: true,
+            groups: true,
+            guards: true,
+            ties: true,
+            predicates: true,
+            uniform: true,
+            copies: true,
+            ..Shape::straight(200)
+        }
+    }
+
+    /// A typical kernel that keeps about `registers` 32-bit registers alive.
+    pub fn pressure(registers: usize) -> Shape {
+        Shape {
+            insts: 200 + 6 * registers,
+            pressure: registers,
+            ..Shape::typical()
+        }
+    }
+
+    /// A typical kernel of about `insts` instructions, ten to a block.
+    pub fn large(insts: usize) -> Shape {
+        Shape {
+            insts,
+            blocks: insts / 10,
+            pressure: 40,
+            loop_depth: 3,
+            ..Shape::typical()
+        }
+    }
+
+    /// Every feature at once.
+    pub fn everything() -> Shape {
+        Shape {
+            insts: 150,
+            blocks: 16,
+            pressure: 16,
+            loop_depth: 3,
+            irreducible: true,
+            wide: true,
+            groups: true,
+            calls: true,
+            guards: true,
+            fixed: true,
+            ties: true,
+            predicates: true,
+            uniform: true,
+            remat: true,
+            copies: true,
+            params: true,
+            early_defs: true,
+            except: true,
+            frequencies: true,
+            device: true,
+        }
+    }
+
+    /// Any shape of up to about `insts` instructions.
+    pub fn random(insts: usize, rng: &mut Rng) -> Shape {
+        let insts = rng.within(3..=insts);
+        let mut flip = || rng.one_in(2);
+        Shape {
+            irreducible: flip(),
+            wide: flip(),
+            groups: flip(),
+            calls: flip(),
+            guards: flip(),
+            fixed: flip(),
+            ties: flip(),
+            predicates: flip(),
+            uniform: flip(),
+            remat: flip(),
+            copies: flip(),
+            params: flip(),
+            early_defs: flip(),
+            except: flip(),
+            frequencies: flip(),
+            device: flip(),
+            insts,
+            blocks: rng.within(1..=1 + insts / 5),
+            pressure: rng.within(2..=64),
+            loop_depth: rng.below(4),
+        }
+    }
+}
+
+/// A random function of the given shape for `target`, which has at least four registers.
+pub fn function(shape: &Shape, target: &Target, rng: &mut Rng) -> Function {
+    let mut builder = Builder::new("generated");
+    let entry = builder.block();
+    if shape.device {
+        builder.convention(Convention::Device);
+    }
+    let mut generator = Generator {
+        shape,
+        target,
+        rng,
+        builder,
+        block: entry,
+        window: Window::default(),
+        next_imm: 0,
+    };
+    generator.body();
+    generator.builder.finish()
+}
+
+/// A function in the making.
+struct Generator<'a> {
+    shape: &'a Shape,
+    target: &'a Target,
+    rng: &'a mut Rng,
+    builder: Builder,
+    /// Where code is being appended.
+    block: Block,
+    window: Window,
+    next_imm: u64,
+}

@@ -9,9 +9,31 @@ pub mod error;
 pub mod function;
 pub mod generate;
 pub mod options;
+pub mod prepare;
+pub mod program;
+pub mod spill;
 pub mod stats;
+pub mod strategy;
 pub mod target;
 
 pub use allocation::Allocation;
 pub use error::{Error, Place};
 pub use options::{Options, Strategy};
+
+use function::Function;
+use target::Target;
+
+/// Gives every operand of `function` a register of `target`.
+///
+/// The function is validated first, and unless [`Options::verify`] is off the result is
+/// proved before it is returned.
+pub fn allocate(
+    function: &Function,
+    target: &Target,
+    options: &Options,
+) -> Result<Allocation, Error> {
+    function.validate(target)?;
+    match options.strategy {
+        Strategy::Naive => strategy::naive::allocate(function, target, options),
+    }
+}

@@ -1,0 +1,3 @@
+//! What happens to a function before registers are chosen.
+
+pub mod bodies;

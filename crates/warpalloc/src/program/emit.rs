@@ -1,0 +1,241 @@
+//! From a coloured program to an allocation.
+
+use super::{Op, Program, Slot, Value, sequence};
+use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
+use crate::error::Error;
+use crate::function::{Block, Convention, Function, Inst, Kind};
+use crate::options::Options;
+use crate::spill::frame::FrameLayout;
+use crate::spill::slots;
+use crate::stats::{EditCounts, Stats};
+use crate::target::{PReg, RegSet, Target};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// The allocation that gives each value of `program` its register in `colours`.
+///
+/// Every value that occurs must have one. Copies whose sides ended up in one register
+/// vanish, parallel copies are put in sequence, slots get their places, and preserved
+/// registers that were used are saved and given back.
+pub fn emit(
+    program: &Program,
+    target: &Target,
+    options: &Options,
+    colours: &SecondaryMap<Value, Option<PReg>>,
+    mut stats: Stats,
+) -> Result<Allocation, Error> {
+    let layout = slots::lay_out(program, target)?;
+    stats.shared_slot_bytes = layout.saved;
+    let mut emitter = Emitter {
+        program,
+        target,
+        colours,
+        layout: layout.frames,
+        places: layout.places,
+        registers: vec![PReg::new(crate::target::File::R, 0); program.function.operand_count()],
+        edits: Vec::new(),
+        deleted: program.deleted.clone(),
+        touched: RegSet::new(target),
+    };
+    for block in program.blocks.keys() {
+        emitter.block(block);
+    }
+    emitter.keep_preserved(options.spill_space);
+    let frame = emitter.frame(target)?;
+    let edits = Edits::new(program.function, emitter.edits);
+    stats.edits = EditCounts::of(&edits);
+    Ok(Allocation {
+        registers: emitter.registers,
+        edits,
+        deleted: emitter.deleted,
+        order: program.order.clone(),
+        frame,
+        stats,
+    })
+}
+
+struct Emitter<'a> {
+    program: &'a Program<'a>,
+    target: &'a Target,
+    colours: &'a SecondaryMap<Value, Option<PReg>>,
+    layout: [FrameLayout; 2],
+    places: SecondaryMap<Slot, Option<SlotAddr>>,
+    registers: Vec<PReg>,
+    edits: Vec<(Point, Edit)>,
+    deleted: EntitySet<Inst>,
+    touched: RegSet,
+}
+
+impl Emitter<'_> {
+    fn block(&mut self, block: Block) {
+        let info = &self.program.blocks[block];
+        let mut waiting: Vec<Edit> = Vec::new();
+        for op in &info.ops {
+            match op {
+                Op::Inst { inst, values } => {
+                    let edits = waiting.drain(..).map(|e| (Point::Before(*inst), e));
+                    self.edits.extend(edits);
+                    self.instruction(*inst, values);
+                }
+                other => self.insert(other, &mut waiting),
+            }
+        }
+        if let Some((from, succ)) = info.edge {
+            let edits = waiting.into_iter().map(|e| (Point::Edge(from, succ), e));
+            self.edits.extend(edits);
+        }
+    }
+
+    fn instruction(&mut self, inst: Inst, values: &[Value]) {
+        let range = self.program.function.operand_range(inst);
+        for (operand, &value) in range.zip(values) {
+            self.registers[operand] = self.register(value);
+            self.touch(value);
+        }
+        let function = self.program.function;
+        if function.inst(inst).kind == Kind::Copy && self.is_in_place(function, inst) {
+            self.deleted.insert(inst);
+        }
+    }
+
+    /// Whether a copy's results, laid end to end, sit exactly on its inputs.
+    fn is_in_place(&self, function: &Function, inst: Inst) -> bool {
+        let units = |reads: bool| {
+            let operands = function.operands(inst).iter();
+            let registers = &self.registers[function.operand_range(inst)];
+            operands
+                .zip(registers)
+                .filter(move |(o, _)| o.role.reads() == reads)
+                .flat_map(|(o, &reg)| {
+                    self.target
+                        .units(reg, self.target.width(function.vreg(o.vreg).class))
+                })
+        };
+        units(true).eq(units(false))
+    }
+
+    fn insert(&mut self, op: &Op, out: &mut Vec<Edit>) {
+        for (value, _) in op.accesses(self.program.function) {
+            self.touch(value);
+        }
+        let width = |value: Value| self.target.width(self.program.values[value].class);
+        match op {
+            Op::Inst { .. } => {}
+            Op::Copies(pairs) => {
+                let moves: Vec<_> = pairs
+                    .iter()
+                    .map(|&(to, from)| (self.register(to), self.register(from), width(to)))
+                    .collect();
+                out.extend(sequence(&moves));
+            }
+            Op::Transfer { to, from } => {
+                let registers = |v: Value| {
+                    let class = self.target.class(self.program.values[v].class);
+                    class.width / self.target.file(class.file).units_per_reg
+                };
+                out.push(Edit::Transfer {
+                    to: self.register(*to),
+                    from: self.register(*from),
+                    regs: registers(*to).max(registers(*from)) as u8,
+                });
+            }
+            Op::Store { slot, value } => out.push(Edit::Store {
+                to: self.place(*slot),
+                from: self.register(*value),
+                width: width(*value) as u8,
+            }),
+            Op::Reload { value, slot } => out.push(Edit::Reload {
+                to: self.register(*value),
+                from: self.place(*slot),
+                width: width(*value) as u8,
+            }),
+            Op::Recompute { inst, values } => out.push(Edit::Recompute {
+                inst: *inst,
+                regs: values.iter().map(|&v| self.register(v)).collect(),
+            }),
+        }
+    }
+
+    /// Saves what belongs to the caller on entry and gives it back at each return.
+    fn keep_preserved(&mut self, space: Space) {
+        let function = self.program.function;
+        if function.convention() == Convention::Kernel {
+            return;
+        }
+        let entry = self.program.blocks.keys().next();
+        let Some(first) = entry.and_then(|b| self.first_inst(b)) else {
+            return;
+        };
+        let mut saves = Vec::new();
+        for &reg in &self.target.abi().preserved {
+            let info = self.target.file(reg.file);
+            let width = info.units_per_reg;
+            let exists = reg.unit as usize + width <= info.units;
+            if !exists || !self.touched.overlaps(self.target, reg, width) {
+                continue;
+            }
+            let slot = self.layout[space as usize].push((width * info.unit_bytes) as u32);
+            let width = width as u8;
+            saves.push((
+                Point::Before(first),
+                Edit::Store {
+                    to: slot,
+                    from: reg,
+                    width,
+                },
+            ));
+            for inst in function.insts() {
+                if function.inst(inst).kind == Kind::Return {
+                    let restore = Edit::Reload {
+                        to: reg,
+                        from: slot,
+                        width,
+                    };
+                    self.edits.push((Point::Before(inst), restore));
+                }
+            }
+        }
+        saves.append(&mut self.edits);
+        self.edits = saves;
+    }
+
+    fn first_inst(&self, block: Block) -> Option<Inst> {
+        let ops = self.program.blocks[block].ops.iter();
+        ops.into_iter().find_map(|op| match op {
+            Op::Inst { inst, .. } => Some(*inst),
+            _ => None,
+        })
+    }
+
+    fn frame(&self, target: &Target) -> Result<Frame, Error> {
+        let [local, shared] = [&self.layout[0], &self.layout[1]].map(FrameLayout::size);
+        let needed = local.max(shared);
+        if needed > target.frame_limit() {
+            return Err(Error::FrameTooLarge {
+                needed,
+                limit: target.frame_limit(),
+                help: "raise the register budget, or split the function".into(),
+            });
+        }
+        Ok(Frame { local, shared })
+    }
+
+    fn register(&self, value: Value) -> PReg {
+        debug_assert!(self.colours[value].is_some(), "{value} has no register");
+        self.colours[value].unwrap_or(PReg::new(crate::target::File::R, 0))
+    }
+
+    fn place(&self, slot: Slot) -> SlotAddr {
+        debug_assert!(self.places[slot].is_some(), "{slot} has no place");
+        self.places[slot].unwrap_or(SlotAddr {
+            space: Space::Local,
+            offset: i32::MIN,
+        })
+    }
+
+    fn touch(&mut self, value: Value) {
+        let width = self.target.width(self.program.values[value].class);
+        for unit in self.target.units(self.register(value), width) {
+            self.touched.insert(unit);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Putting values into memory: what every strategy shares.
+
+pub mod frame;
+pub mod slots;

@@ -1,0 +1,3 @@
+//! The allocators, one folder each.
+
+pub mod naive;

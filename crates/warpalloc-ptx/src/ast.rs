@@ -86,6 +86,8 @@ pub enum Item<'a> {
     Reg(RegDecl<'a>),
     /// `.alias alias, aliasee;`
     Alias(Alias<'a>),
+    /// A `;` on its own.
+    Empty(Span),
 }
 
 impl Item<'_> {
@@ -97,6 +99,7 @@ impl Item<'_> {
             Item::Var(var) => var.span,
             Item::Reg(reg) => reg.span,
             Item::Alias(alias) => alias.span,
+            Item::Empty(span) => *span,
         }
     }
 }

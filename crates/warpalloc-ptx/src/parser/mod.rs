@@ -9,6 +9,8 @@ mod declaration;
 mod expression;
 mod module;
 mod operand;
+#[cfg(test)]
+mod tests;
 
 use crate::ast::{Module, Name, Span};
 use crate::diag::ParseError;

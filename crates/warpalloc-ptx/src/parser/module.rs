@@ -26,10 +26,8 @@ impl<'a> Parser<'a> {
             )));
         }
         while self.token != Token::Eof {
-            if !self.eat(Token::Semicolon) {
-                let item = self.item(&mut module)?;
-                module.items.push(item);
-            }
+            let item = self.item(&mut module)?;
+            module.items.push(item);
         }
         if module.target.is_empty() {
             return Err(Box::new(
@@ -44,6 +42,9 @@ impl<'a> Parser<'a> {
         let start = self.span.start;
         if self.token == Token::DwarfLine {
             return Ok(Item::Directive(self.dwarf_line()));
+        }
+        if self.eat(Token::Semicolon) {
+            return Ok(Item::Empty(self.span_from(start)));
         }
         if self.token != Token::DotWord {
             return Err(self.unexpected("a directive, function or variable"));

@@ -1,7 +1,7 @@
 //! Operands.
 
 use super::{Parser, Result};
-use crate::ast::{Component, Element, Expr, Float, Memory, Name, Operand, Span};
+use crate::ast::{Component, Element, Float, Memory, Name, Operand, Span};
 use crate::lexer::Token;
 use crate::literal::Literal;
 use smallvec::SmallVec;
@@ -67,24 +67,11 @@ impl<'a> Parser<'a> {
                 Ok(Operand::Component(Component::new(text, span.start, length)))
             }
             Token::LBracket => self.element(name),
-            Token::Plus | Token::Minus => {
-                let tail = self.expression()?;
-                let mut names = vec![name];
-                names.extend(tail.names);
-                Ok(Operand::Expr(Box::new(Expr {
-                    value: None,
-                    names,
-                    span: self.span_from(name.span.start),
-                })))
-            }
-            // `generic(x)`
-            Token::LParen => {
-                let inner = self.expression()?;
-                Ok(Operand::Expr(Box::new(Expr {
-                    value: None,
-                    names: inner.names,
-                    span: self.span_from(name.span.start),
-                })))
+            // `d|p` is a pair; anything else that goes on is an expression.
+            Token::Or => Ok(Operand::Ident(name)),
+            token if continues_expression(token) => {
+                self.rewind(name.span.start);
+                self.constant()
             }
             _ => Ok(Operand::Ident(name)),
         }
@@ -210,8 +197,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether an expression goes on after a literal. `|` is left to pairs, which never start
-/// with a literal, so it belongs to the expression here.
+/// Whether an expression goes on after its first constant.
 fn continues_expression(token: Token) -> bool {
     matches!(
         token,

@@ -169,6 +169,22 @@ impl Edits {
         self.list.is_empty()
     }
 
+    /// Whether every edit stands at a point that `function` has.
+    pub fn fit(&self, function: &Function) -> bool {
+        let exists = |point: &Point| match *point {
+            Point::Before(inst) => inst.index() < function.inst_count(),
+            Point::After(inst) => {
+                inst.index() < function.inst_count() && !function.inst(inst).kind.is_terminator()
+            }
+            Point::Edge(block, succ) => {
+                block.index() < function.block_count()
+                    && (succ as usize) < function.succs(block).len()
+            }
+        };
+        self.starts.len() == 2 * function.inst_count() + 1
+            && self.list.iter().all(|(point, _)| exists(point))
+    }
+
     /// The edits right before `inst`.
     pub fn before(&self, inst: Inst) -> impl Iterator<Item = &Edit> {
         self.slot(2 * inst.index())

@@ -5,6 +5,7 @@
 
 pub mod allocation;
 pub mod analysis;
+pub mod check;
 pub mod error;
 pub mod function;
 pub mod generate;

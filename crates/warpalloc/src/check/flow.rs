@@ -1,0 +1,729 @@
+//! The dataflow part of the proof: which location holds which value, block by block.
+
+use super::equations::Equations;
+use super::live::Live;
+use super::rules::transfer_path;
+use super::state::{Content, Locations, Meet, Partition, Value, Words, file_bit};
+use super::violation::{Fault, Location, NamedReg, Site, Violation};
+use crate::allocation::{Allocation, Edit, Point, SlotAddr, Space};
+use crate::error::Place;
+use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
+use crate::target::{File, PReg, RegSet, Target, Unit};
+use cranelift_entity::{EntityRef, SecondaryMap, packed_option::PackedOption};
+use fixedbitset::FixedBitSet;
+use smallvec::SmallVec;
+
+type Outcome<T = ()> = Result<T, Box<Violation>>;
+
+/// Checks the values of an allocation whose registers and order are known to be in order.
+pub(super) fn check(function: &Function, target: &Target, allocation: &Allocation) -> Outcome {
+    let live = Live::compute(function, allocation);
+    let mut flow = Flow::new(function, target, allocation, &live);
+    flow.reach_fixpoint()?;
+    match flow.pinned.is_empty() {
+        true => Ok(()),
+        false => flow.check_pinned(),
+    }
+}
+
+/// Where the walk stands, for reports.
+#[derive(Clone, Copy)]
+struct Cursor {
+    block: Block,
+    /// Position of the current instruction in the block's final order.
+    index: usize,
+    inst: Inst,
+    point: Point,
+    /// Position of the current edit at the point.
+    edit: usize,
+}
+
+struct Flow<'a> {
+    function: &'a Function,
+    target: &'a Target,
+    allocation: &'a Allocation,
+    live: &'a Live,
+    equations: Equations,
+    clobbers: ClobberedUnits,
+    /// Units a called function gives back, by increasing number.
+    preserved: Vec<Unit>,
+    /// Virtual registers that stay where they are while they live.
+    pinned: Vec<VReg>,
+    watch_pinned: bool,
+
+    /// First part of each virtual register; those of preserved units come after all.
+    part_base: Vec<u32>,
+    file_bits: Vec<u32>,
+    /// The current value of each part.
+    current: Vec<Value>,
+    /// Values below belong to blocks left behind.
+    base: Value,
+    next: Value,
+    /// By value from `base` on: the files it is a value of in its own right.
+    homes: Vec<u32>,
+    locations: Locations,
+    words: Words,
+    shared_words: usize,
+
+    /// By block, once reached.
+    states: Vec<Option<Partition>>,
+    meet: Meet,
+    edge_values: Vec<Value>,
+    argument: SecondaryMap<VReg, PackedOption<VReg>>,
+    at: Cursor,
+}
+
+impl<'a> Flow<'a> {
+    fn new(
+        function: &'a Function,
+        target: &'a Target,
+        allocation: &'a Allocation,
+        live: &'a Live,
+    ) -> Flow<'a> {
+        let preserved = match function.convention() {
+            Convention::Kernel => Vec::new(),
+            Convention::Device => {
+                let abi = target.abi().preserved.iter().copied();
+                RegSet::of_registers(target, abi).iter().collect()
+            }
+        };
+        let mut part_base = Vec::with_capacity(function.vreg_count() + 1);
+        let mut file_bits = Vec::with_capacity(function.vreg_count());
+        let mut parts = 0;
+        for vreg in function.vregs() {
+            let class = target.class(function.vreg(vreg).class);
+            part_base.push(parts);
+            file_bits.push(file_bit(class.file));
+            parts += class.width as u32;
+        }
+        part_base.push(parts);
+        let words = Words::of(target);
+        let units = target.unit_count();
+        let local_words = words.count(allocation.frame.size(Space::Local));
+        let shared_words = words.count(allocation.frame.size(Space::Shared));
+        let entry = function.entry();
+        let inst = function.terminator(entry);
+        Flow {
+            function,
+            target,
+            allocation,
+            live,
+            equations: Equations::collect(function, allocation),
+            clobbers: ClobberedUnits::default(),
+            pinned: function
+                .vregs()
+                .filter(|&v| function.vreg(v).pinned)
+                .collect(),
+            watch_pinned: false,
+            current: vec![0; parts as usize + preserved.len()],
+            preserved,
+            part_base,
+            file_bits,
+            base: 1,
+            next: 1,
+            homes: Vec::new(),
+            locations: Locations::new(units, local_words + shared_words),
+            words,
+            shared_words: units + local_words,
+            states: vec![None; function.block_count()],
+            meet: Meet::default(),
+            edge_values: Vec::new(),
+            argument: SecondaryMap::new(),
+            at: Cursor {
+                block: entry,
+                index: 0,
+                inst,
+                point: Point::Before(inst),
+                edit: 0,
+            },
+        }
+    }
+
+    fn reach_fixpoint(&mut self) -> Outcome {
+        let order = reverse_post_order(self.function);
+        let mut position = vec![0; self.function.block_count()];
+        for (index, block) in order.iter().enumerate() {
+            position[block.index()] = index;
+        }
+        let mut dirty = FixedBitSet::with_capacity(order.len());
+        self.states[self.function.entry().index()] = Some(self.entry_state());
+        dirty.insert(0);
+        while !dirty.is_clear() {
+            for (index, &block) in order.iter().enumerate() {
+                if !dirty.contains(index) {
+                    continue;
+                }
+                dirty.set(index, false);
+                self.walk(block, |succ| dirty.insert(position[succ.index()]))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One more pass over final states, looking at edits that touch pinned values.
+    fn check_pinned(&mut self) -> Outcome {
+        self.watch_pinned = true;
+        for block in self.function.blocks() {
+            if self.states[block.index()].is_some() {
+                self.walk(block, |_| {})?;
+            }
+        }
+        Ok(())
+    }
+
+    /// On entry every preserved unit holds its own value and nothing else is known.
+    fn entry_state(&self) -> Partition {
+        let live = self.live.at_start(self.function.entry());
+        let undefined: u32 = live.iter().map(|&v| self.width(v) as u32).sum();
+        let classes = undefined + self.preserved.len() as u32;
+        let held = (undefined..).zip(&self.preserved);
+        Partition {
+            parts: (0..classes).collect(),
+            locations: held
+                .map(|(class, unit)| (unit.index() as u32, class, 0))
+                .collect(),
+            classes,
+            equations: Vec::new(),
+        }
+    }
+
+    /// Walks `block` from its state and brings its successors' states down, naming those
+    /// that changed.
+    fn walk(&mut self, block: Block, mut changed: impl FnMut(Block)) -> Outcome {
+        self.enter(block);
+        let (function, allocation) = (self.function, self.allocation);
+        self.at.block = block;
+        for (index, inst) in allocation.block_insts(function, block).enumerate() {
+            self.at.index = index;
+            self.at.inst = inst;
+            self.edits(Point::Before(inst), allocation.edits.before(inst))?;
+            self.instruction(inst)?;
+            self.edits(Point::After(inst), allocation.edits.after(inst))?;
+        }
+        for (succ, edge) in function.succs(block).iter().enumerate() {
+            let succ = succ as u32;
+            self.locations.remember();
+            self.edits(
+                Point::Edge(block, succ),
+                allocation.edits.on_edge(block, succ),
+            )?;
+            if self.arrive(edge.block, &edge.args) {
+                changed(edge.block);
+            }
+            self.locations.restore();
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, block: Block) {
+        let Some(state) = &self.states[block.index()] else {
+            return;
+        };
+        self.base = self.next;
+        self.next += state.classes as u64;
+        self.homes.clear();
+        self.homes.resize(state.classes as usize, 0);
+        let mut classes = state.parts.iter();
+        for vreg in self.live.at_start(block) {
+            let (start, end) = (
+                self.part_base[vreg.index()],
+                self.part_base[vreg.index() + 1],
+            );
+            for (part, &class) in (start..end).zip(&mut classes) {
+                self.current[part as usize] = self.base + class as u64;
+                self.homes[class as usize] |= self.file_bits[vreg.index()];
+            }
+        }
+        let entry_parts = self.current.len() - self.preserved.len();
+        for (index, &class) in classes.enumerate() {
+            let file = self.target.reg_at(self.preserved[index]).file;
+            self.current[entry_parts + index] = self.base + class as u64;
+            self.homes[class as usize] |= file_bit(file);
+        }
+        self.locations.clear();
+        for &(location, class, pieces) in &state.locations {
+            let content = state.content(self.base, class, pieces);
+            self.locations.set(location as usize, content);
+        }
+        self.equations.enter(&state.equations);
+    }
+
+    /// Meets the present state into that of `block`; whether that changed.
+    fn arrive(&mut self, block: Block, args: &[VReg]) -> bool {
+        let params = &self.function.block(block).params;
+        for (&param, &arg) in params.iter().zip(args) {
+            self.argument[param] = arg.into();
+        }
+        let mut values = std::mem::take(&mut self.edge_values);
+        values.clear();
+        for &vreg in self.live.at_start(block) {
+            let source = self.argument[vreg].expand().unwrap_or(vreg);
+            for part in 0..self.width(vreg) {
+                values.push(self.current_value(source, part));
+            }
+        }
+        let entry_parts = self.current.len() - self.preserved.len();
+        values.extend_from_slice(&self.current[entry_parts..]);
+        let equations = self.edge_equations(block, args);
+        for &param in params {
+            self.argument[param] = None.into();
+        }
+        let state = &mut self.states[block.index()];
+        let changed = match state {
+            None => {
+                let partition = self.meet.partition(self.base, &values, &self.locations);
+                *state = Some(Partition {
+                    equations,
+                    ..partition
+                });
+                true
+            }
+            Some(state) => {
+                let before = state.equations.len();
+                state
+                    .equations
+                    .retain(|e| equations.binary_search(e).is_ok());
+                let fewer = state.equations.len() < before;
+                self.meet.refine(state, &values, &self.locations) || fewer
+            }
+        };
+        self.edge_values = values;
+        changed
+    }
+
+    /// Equations that hold on the way into `block` and speak of a value that is live there.
+    fn edge_equations(&self, block: Block, args: &[VReg]) -> Vec<u32> {
+        if self.equations.is_empty() {
+            return Vec::new();
+        }
+        let mut holding = self.equations.holding();
+        let live = self.live.at_start(block);
+        let params = &self.function.block(block).params;
+        let redefined = |vreg: VReg| params.iter().zip(args).any(|(&p, &a)| p == vreg && a != p);
+        holding.retain(|&equation| {
+            let operands = self.function.operands(self.equations.inst(equation));
+            let wanted = |o: &&Operand| o.role.writes() && live.binary_search(&o.vreg).is_ok();
+            operands.iter().any(|o| wanted(&o)) && !operands.iter().any(|o| redefined(o.vreg))
+        });
+        holding
+    }
+
+    fn instruction(&mut self, inst: Inst) -> Outcome {
+        let (function, allocation) = (self.function, self.allocation);
+        let info = function.inst(inst);
+        let operands = function.operands(inst);
+        let registers = allocation.operands(function, inst);
+        let deleted = allocation.deleted.contains(inst);
+        if !deleted {
+            self.at.point = Point::Before(inst);
+            for (position, operand) in operands.iter().enumerate() {
+                if operand.role.reads() {
+                    self.expect(operand.vreg, registers[position], Site::Operand(position))?;
+                }
+            }
+            if info.clobbers != Clobbers::None {
+                for unit in self.clobbers.of(function, self.target, inst) {
+                    self.locations.set(unit.index(), Content::NOTHING);
+                }
+            }
+        }
+        match info.kind == Kind::Copy && self.is_faithful_copy(operands) {
+            true => self.copy(operands, deleted),
+            false => self.define(operands),
+        }
+        for (operand, &reg) in operands.iter().zip(registers) {
+            if operand.role.writes() {
+                self.equations.redefine(operand.vreg);
+                if !deleted {
+                    self.place(operand.vreg, reg);
+                }
+            }
+        }
+        self.equations.establish(inst);
+        match info.kind {
+            Kind::Return => self.preserved_are_back(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails unless each unit of `reg` holds the matching part of `vreg`.
+    fn expect(&self, vreg: VReg, reg: PReg, site: Site) -> Outcome {
+        let first = self.target.unit(reg).index();
+        let base = self.part_base[vreg.index()] as usize;
+        for part in 0..self.width(vreg) {
+            let content = self.locations.get(first + part);
+            if content != Content::whole(self.current[base + part]) || content.is_nothing() {
+                let fault = Fault::NotThere {
+                    reg: self.named(reg.offset(part)),
+                    holds: self.holder(content),
+                };
+                return Err(self.refuse(site, Some((vreg, part)), fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each result a fresh value.
+    fn define(&mut self, operands: &[Operand]) {
+        for operand in operands.iter().filter(|o| o.role.writes()) {
+            for part in 0..self.width(operand.vreg) {
+                let value = self.fresh(operand.vreg);
+                let part = self.part_base[operand.vreg.index()] as usize + part;
+                self.current[part] = value;
+            }
+        }
+    }
+
+    /// Whether the results, laid end to end, are the inputs laid end to end.
+    fn is_faithful_copy(&self, operands: &[Operand]) -> bool {
+        let total = |role| -> usize {
+            let of_role = operands.iter().filter(|o| o.role == role);
+            of_role.map(|o| self.width(o.vreg)).sum()
+        };
+        let results = total(Role::Def) + total(Role::EarlyDef);
+        total(Role::UseDef) == 0 && results == total(Role::Use)
+    }
+
+    /// Gives the parts of the results the values of the inputs' parts.
+    ///
+    /// A pinned value is tied to its register, so an executed copy makes another value.
+    fn copy(&mut self, operands: &[Operand], deleted: bool) {
+        let pinned = |o: &Operand| self.function.vreg(o.vreg).pinned;
+        if !deleted && !self.pinned.is_empty() && operands.iter().any(pinned) {
+            return self.define(operands);
+        }
+        let mut values: SmallVec<[Value; 16]> = SmallVec::new();
+        for input in operands.iter().filter(|o| o.role.reads()) {
+            for part in 0..self.width(input.vreg) {
+                values.push(self.current_value(input.vreg, part));
+            }
+        }
+        let mut values = values.into_iter();
+        for result in operands.iter().filter(|o| o.role.writes()) {
+            let base = self.part_base[result.vreg.index()] as usize;
+            let width = self.width(result.vreg);
+            for (part, value) in (base..base + width).zip(&mut values) {
+                self.current[part] = value;
+                self.homes[(value - self.base) as usize] |= self.file_bits[result.vreg.index()];
+            }
+        }
+    }
+
+    /// Lets `reg` hold the current value of `vreg`.
+    fn place(&mut self, vreg: VReg, reg: PReg) {
+        let first = self.target.unit(reg).index();
+        let base = self.part_base[vreg.index()] as usize;
+        for part in 0..self.width(vreg) {
+            let content = Content::whole(self.current[base + part]);
+            self.locations.set(first + part, content);
+        }
+    }
+
+    fn preserved_are_back(&self) -> Outcome {
+        let entry_parts = self.current.len() - self.preserved.len();
+        for (unit, &value) in self.preserved.iter().zip(&self.current[entry_parts..]) {
+            if self.locations.get(unit.index()) != Content::whole(value) {
+                let reg = self.named(self.target.reg_at(*unit));
+                return Err(self.refuse(Site::Whole, None, Fault::NotPreserved { reg }));
+            }
+        }
+        Ok(())
+    }
+
+    fn edits<'e>(&mut self, point: Point, edits: impl Iterator<Item = &'e Edit>) -> Outcome {
+        for (index, edit) in edits.enumerate() {
+            self.at.point = point;
+            self.at.edit = index;
+            self.edit(edit)?;
+        }
+        Ok(())
+    }
+
+    fn edit(&mut self, edit: &Edit) -> Outcome {
+        match *edit {
+            Edit::Move { to, from, width } => self.move_units(to, from, width as usize),
+            Edit::Swap { a, b, width } => self.swap_units(a, b, width as usize),
+            Edit::Transfer { to, from, regs } => self.transfer(to, from, regs as usize),
+            Edit::Store { to, from, width } => self.store(to, from, width as usize),
+            Edit::Reload { to, from, width } => self.reload(to, from, width as usize),
+            Edit::Recompute { inst, ref regs } => self.recompute(inst, regs),
+        }
+    }
+
+    fn move_units(&mut self, to: PReg, from: PReg, width: usize) -> Outcome {
+        let to = self.target.unit(to).index();
+        for unit in 0..width {
+            let content = self.source(from.offset(unit))?;
+            self.locations.set(to + unit, content);
+        }
+        Ok(())
+    }
+
+    fn swap_units(&mut self, a: PReg, b: PReg, width: usize) -> Outcome {
+        for unit in 0..width {
+            let (a, b) = (a.offset(unit), b.offset(unit));
+            let (from_a, from_b) = (self.source(a)?, self.source(b)?);
+            self.locations.set(self.target.unit(a).index(), from_b);
+            self.locations.set(self.target.unit(b).index(), from_a);
+        }
+        Ok(())
+    }
+
+    fn transfer(&mut self, to: PReg, from: PReg, regs: usize) -> Outcome {
+        let lossy = |flow: &Self| {
+            let (to, from) = (flow.named(to), flow.named(from));
+            flow.refuse_edit(Fault::LossyTransfer { to, from })
+        };
+        let Some(path) = transfer_path(self.target, to.file, from.file) else {
+            return Err(lossy(self));
+        };
+        let (to_unit, pieces) = (self.target.unit(to).index(), path.pieces);
+        let spilled_file = if path.returns { to.file } else { from.file };
+        for unit in 0..regs * self.target.file(spilled_file).units_per_reg {
+            if path.returns {
+                let whole = self.source(from.offset(unit * pieces))?.unit_whole(pieces);
+                for piece in 0..pieces {
+                    let content = self.source(from.offset(unit * pieces + piece))?;
+                    if content != whole.unit_piece(piece, pieces) {
+                        return Err(lossy(self));
+                    }
+                }
+                if whole.is_unit_piece() || !self.is_at_home(whole, to.file) {
+                    return Err(lossy(self));
+                }
+                self.locations.set(to_unit + unit, whole);
+            } else {
+                let whole = self.source(from.offset(unit))?;
+                if pieces > 1 && whole.is_unit_piece() {
+                    return Err(lossy(self));
+                }
+                for piece in 0..pieces {
+                    let content = whole.unit_piece(piece, pieces);
+                    self.locations.set(to_unit + unit * pieces + piece, content);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, to: SlotAddr, from: PReg, width: usize) -> Outcome {
+        let per_unit = self.words.per_unit(self.target, from.file);
+        let first = self.words.at(to.offset);
+        for unit in 0..width {
+            let content = self.source(from.offset(unit))?;
+            for word in 0..per_unit {
+                let location = self.word(to.space, first - (unit * per_unit + word));
+                self.locations
+                    .set(location, content.word_piece(word, per_unit));
+            }
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self, to: PReg, from: SlotAddr, width: usize) -> Outcome {
+        let per_unit = self.words.per_unit(self.target, to.file);
+        let first = self.words.at(from.offset);
+        for unit in 0..width {
+            let content = |flow: &Self, word: usize| {
+                let index = first - (unit * per_unit + word);
+                flow.locations.get(flow.word(from.space, index))
+            };
+            let whole = content(self, 0).word_whole(per_unit);
+            for word in 0..per_unit {
+                let held = content(self, word);
+                if held.is_nothing() || held != whole.word_piece(word, per_unit) {
+                    let from = Location::Slot(from);
+                    return Err(self.refuse_edit(Fault::UnknownSource { from }));
+                }
+            }
+            self.not_pinned(whole, || Location::Slot(from))?;
+            self.locations
+                .set(self.target.unit(to).index() + unit, whole);
+        }
+        Ok(())
+    }
+
+    fn recompute(&mut self, inst: Inst, regs: &[PReg]) -> Outcome {
+        if !self.equations.holds(inst) {
+            return Err(self.refuse_edit(Fault::StaleEquation(inst)));
+        }
+        let operands = self.function.operands(inst);
+        let site = Site::Edit(self.at.point, self.at.edit);
+        for (operand, &reg) in operands.iter().zip(regs) {
+            if operand.role.reads() {
+                self.expect(operand.vreg, reg, site)?;
+            }
+        }
+        for (operand, &reg) in operands.iter().zip(regs) {
+            if operand.role.writes() {
+                self.place(operand.vreg, reg);
+            }
+        }
+        Ok(())
+    }
+
+    /// What an edit reads from `reg`.
+    fn source(&self, reg: PReg) -> Outcome<Content> {
+        let content = self.locations.get(self.target.unit(reg).index());
+        if content.is_nothing() {
+            let from = Location::Reg(self.named(reg));
+            return Err(self.refuse_edit(Fault::UnknownSource { from }));
+        }
+        self.not_pinned(content, || Location::Reg(self.named(reg)))?;
+        Ok(content)
+    }
+
+    fn not_pinned(&self, content: Content, from: impl Fn() -> Location) -> Outcome {
+        if !self.watch_pinned {
+            return Ok(());
+        }
+        for &vreg in &self.pinned {
+            let base = self.part_base[vreg.index()] as usize;
+            let mut parts = self.current[base..base + self.width(vreg)].iter();
+            let part = parts.position(|&value| value == content.value());
+            if let Some(part) = part
+                && self.is_live_here(vreg)
+            {
+                let fault = Fault::Pinned { from: from() };
+                let site = Site::Edit(self.at.point, self.at.edit);
+                return Err(self.refuse(site, Some((vreg, part)), fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the current value of `vreg` may be read after the point of the current edit.
+    fn is_live_here(&self, vreg: VReg) -> bool {
+        let (function, block) = (self.function, self.at.block);
+        let live_along = |succ: usize| {
+            let edge = &function.succs(block)[succ];
+            let is_param = function.block(edge.block).params.contains(&vreg);
+            let live = self.live.at_start(edge.block);
+            edge.args.contains(&vreg) || !is_param && live.binary_search(&vreg).is_ok()
+        };
+        let skip = match self.at.point {
+            Point::Before(_) => self.at.index,
+            Point::After(_) => self.at.index + 1,
+            Point::Edge(_, succ) => return live_along(succ as usize),
+        };
+        let rest = self.allocation.block_insts(function, block).skip(skip);
+        for inst in rest {
+            let operands = function.operands(inst);
+            if operands.iter().any(|o| o.vreg == vreg && o.role.reads()) {
+                return true;
+            }
+            if operands.iter().any(|o| o.vreg == vreg) {
+                return false;
+            }
+        }
+        (0..function.succs(block).len()).any(live_along)
+    }
+
+    fn is_at_home(&self, content: Content, file: File) -> bool {
+        let home = self.homes.get((content.value() - self.base) as usize);
+        home.is_some_and(|files| files & file_bit(file) != 0)
+    }
+
+    /// The value of a part; one that was never given a value gets an unknown one.
+    fn current_value(&mut self, vreg: VReg, part: usize) -> Value {
+        let index = self.part_base[vreg.index()] as usize + part;
+        if self.current[index] < self.base {
+            self.current[index] = self.fresh(vreg);
+        }
+        self.current[index]
+    }
+
+    fn fresh(&mut self, vreg: VReg) -> Value {
+        self.homes.push(self.file_bits[vreg.index()]);
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn word(&self, space: Space, index: usize) -> usize {
+        match space {
+            Space::Local => self.target.unit_count() + index,
+            Space::Shared => self.shared_words + index,
+        }
+    }
+
+    fn width(&self, vreg: VReg) -> usize {
+        let index = vreg.index();
+        (self.part_base[index + 1] - self.part_base[index]) as usize
+    }
+
+    /// A part whose current value this is.
+    fn holder(&self, content: Content) -> Option<(VReg, usize)> {
+        let value = content.value();
+        if value < self.base {
+            return None;
+        }
+        self.function.vregs().find_map(|vreg| {
+            let base = self.part_base[vreg.index()] as usize;
+            let mut parts = self.current[base..base + self.width(vreg)].iter();
+            Some((vreg, parts.position(|&part| part == value)?))
+        })
+    }
+
+    fn named(&self, reg: PReg) -> NamedReg {
+        NamedReg::new(self.target, reg)
+    }
+
+    fn refuse_edit(&self, fault: Fault) -> Box<Violation> {
+        self.refuse(Site::Edit(self.at.point, self.at.edit), None, fault)
+    }
+
+    fn refuse(&self, site: Site, value: Option<(VReg, usize)>, fault: Fault) -> Box<Violation> {
+        let place = match site {
+            Site::Edit(Point::Edge(block, _), _) => Place::Block(block),
+            _ => Place::Inst(self.at.block, self.at.inst),
+        };
+        Box::new(Violation {
+            place,
+            site,
+            value,
+            fault,
+        })
+    }
+}
+
+/// Units that instructions overwrite, worked out once per list.
+#[derive(Default)]
+struct ClobberedUnits {
+    abi: Option<Vec<Unit>>,
+    lists: SecondaryMap<crate::function::RegList, Option<Vec<Unit>>>,
+}
+
+impl ClobberedUnits {
+    fn of(&mut self, function: &Function, target: &Target, inst: Inst) -> &[Unit] {
+        let cached = match function.inst(inst).clobbers {
+            Clobbers::None => return &[],
+            Clobbers::Abi => &mut self.abi,
+            Clobbers::List(list) => &mut self.lists[list],
+        };
+        cached.get_or_insert_with(|| function.clobbers(target, inst).iter().collect())
+    }
+}
+
+/// The blocks that execution can reach, each after its predecessors but for loops.
+fn reverse_post_order(function: &Function) -> Vec<Block> {
+    let mut seen = FixedBitSet::with_capacity(function.block_count());
+    let mut order = Vec::with_capacity(function.block_count());
+    let mut stack = vec![(function.entry(), 0)];
+    seen.insert(function.entry().index());
+    while let Some((block, next)) = stack.last_mut() {
+        match function.succs(*block).get(*next) {
+            Some(edge) => {
+                *next += 1;
+                if !seen.put(edge.block.index()) {
+                    stack.push((edge.block, 0));
+                }
+            }
+            None => {
+                order.push(*block);
+                stack.pop();
+            }
+        }
+    }
+    order.reverse();
+    order
+}

@@ -1,0 +1,93 @@
+//! The proof that an allocation computes what the function says.
+//!
+//! [`check`] takes a valid function, a target and any allocation, and either proves the
+//! allocation or names the first thing that is wrong: where, with which value, and why.
+//!
+//! # What is proved
+//!
+//! The code that runs is the blocks in their order, each block's instructions in
+//! [`Allocation::block_insts`] order less the deleted ones, with edits before and after
+//! each. An edge runs the terminator, then the edge's edits, and then gives each parameter
+//! the value of its argument; that last step moves nothing.
+//!
+//! An instruction reads all its inputs, then loses its clobbers, then writes its results.
+//! Each unit of an input must hold the matching part of the virtual register's current
+//! value. What depends on registers alone (classes, budgets, fixed registers, ties,
+//! exclusions, groups, overlaps, frame bounds) is settled once per instruction by the
+//! `rules` module, also in blocks that no path reaches; new orders are settled by `order`.
+//! The rest is a dataflow problem over the reachable blocks.
+//!
+//! # The lattice
+//!
+//! *Terms* are the parts of virtual registers (one per unit of the class), the units of the
+//! target, the words of the frame, and for functions that are called the values that
+//! preserved registers had on entry. A state is a **partition** of terms into classes of
+//! equal value, together with the set of rematerialisable instructions whose *equation*
+//! `results = inst(inputs)` holds for the current values. One state is below another when
+//! it equates less. The top equates everything and stands for "no path seen yet".
+//!
+//! A location whose class holds no part of a live virtual register and no entry value
+//! *holds nothing known*. At block boundaries only parts of live virtual registers are
+//! kept, so a register that carries two different dead values from two sides of a join
+//! holds nothing known, and so does one that was never written. Reading such a location
+//! is an error even for a move, where nobody may ever use the result: a move from a
+//! never-written register shows that the allocator lost track of something.
+//!
+//! # Meet
+//!
+//! The meet is the common refinement: two terms are equal after a join if they are equal
+//! on every edge into it, so virtual registers that share a register after coalescing stay
+//! provably equal. Equations meet by intersection. Each class of a block's entry state has
+//! a part as its representative, so refining by an edge costs one pass over the live
+//! parts and the locations that hold them.
+//!
+//! # Transfer
+//!
+//! Within a block, classes are value numbers. A definition gives every part of the virtual
+//! register a fresh number; the old number stays where it was, as a dead value. A copy
+//! gives its results the numbers of its inputs, part by part, so packing and unpacking are
+//! copies like any other; deleted copies do that and move nothing. Moves, stores and
+//! reloads carry numbers. An equation is established by its instruction, deleted or not,
+//! and ends when a virtual register it mentions is redefined; while it holds, running the
+//! instruction again on the current inputs yields the current results.
+//!
+//! A file that spills through another has registers of its own size. A value that crosses
+//! into units of half its size leaves a numbered piece in each, and comes back only from
+//! all pieces in place. It comes back only into a file that can represent it: one where
+//! a virtual register with that value lives.
+//!
+//! # Fixpoint
+//!
+//! Iteration is optimistic, in reverse post-order. Every rule but one only ever fails more
+//! often as states go down, so an error found on the way is an error of the fixpoint.
+//! The exception is that pinned values stay put, which needs equalities to fail; it is
+//! examined in one more pass over the final states.
+
+mod equations;
+mod flow;
+mod live;
+mod order;
+mod rules;
+mod state;
+#[cfg(test)]
+mod tests;
+mod violation;
+
+pub use violation::{Fault, Location, NamedReg, Site, Violation};
+
+use crate::allocation::Allocation;
+use crate::function::Function;
+use crate::target::Target;
+
+/// Proves that `allocation` computes what `function` says on `target`.
+///
+/// The function must be valid; about the allocation nothing is assumed.
+pub fn check(
+    function: &Function,
+    target: &Target,
+    allocation: &Allocation,
+) -> Result<(), Box<Violation>> {
+    rules::check(function, target, allocation)?;
+    order::check(function, allocation)?;
+    flow::check(function, target, allocation)
+}

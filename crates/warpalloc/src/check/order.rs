@@ -1,0 +1,144 @@
+//! New instruction orders: every input still reads the same definition.
+//!
+//! Within a block, an order is right when each read meets the same reaching definition as
+//! before, each virtual register leaves the block with the same last definition, and each
+//! read or write of state follows the same write. Each order is walked once.
+
+use super::violation::{Fault, Site, Violation};
+use crate::allocation::Allocation;
+use crate::error::Place;
+use crate::function::{Block, Effect, Function, Inst, VReg};
+use cranelift_entity::{EntityRef, SecondaryMap, packed_option::PackedOption};
+
+/// Checks `allocation.order`, where there is one.
+pub(super) fn check(function: &Function, allocation: &Allocation) -> Result<(), Box<Violation>> {
+    let Some(order) = &allocation.order else {
+        return Ok(());
+    };
+    if order.len() != function.inst_count() {
+        return Err(fault(Place::Function, Site::Whole, Fault::NotPermuted));
+    }
+    let mut seen = vec![false; function.inst_count()];
+    let mut old = Reaching::new(function);
+    let mut new = Reaching::new(function);
+    for block in function.blocks() {
+        permuted(function, allocation, block, &mut seen)?;
+        old.walk(function, function.block_insts(block));
+        new.walk(function, allocation.block_insts(function, block));
+        for inst in function.block_insts(block) {
+            same(function, block, inst, &old, &new)?;
+        }
+        old.leave(function, block);
+        new.leave(function, block);
+    }
+    Ok(())
+}
+
+fn permuted(
+    function: &Function,
+    allocation: &Allocation,
+    block: Block,
+    seen: &mut [bool],
+) -> Result<(), Box<Violation>> {
+    let refuse = || fault(Place::Block(block), Site::Whole, Fault::NotPermuted);
+    let mut last = None;
+    for inst in allocation.block_insts(function, block) {
+        let taken = seen.get_mut(inst.index()).ok_or_else(refuse)?;
+        if *taken || function.block_of(inst) != block {
+            return Err(refuse());
+        }
+        *taken = true;
+        last = Some(inst);
+    }
+    match last == Some(function.terminator(block)) {
+        true => Ok(()),
+        false => Err(refuse()),
+    }
+}
+
+fn same(
+    function: &Function,
+    block: Block,
+    inst: Inst,
+    old: &Reaching,
+    new: &Reaching,
+) -> Result<(), Box<Violation>> {
+    let place = Place::Inst(block, inst);
+    if old.write_before[inst.index()] != new.write_before[inst.index()] {
+        return Err(fault(place, Site::Whole, Fault::OrderEffect));
+    }
+    let row = function.operand_range(inst);
+    for (position, operand) in function.operands(inst).iter().enumerate() {
+        let reached = row.start + position;
+        let read = old.read[reached] == new.read[reached];
+        let left = !operand.role.writes() || old.def[operand.vreg] == new.def[operand.vreg];
+        if !read || !left {
+            let mut violation = fault(place, Site::Operand(position), Fault::OrderValue);
+            violation.value = Some((operand.vreg, 0));
+            return Err(violation);
+        }
+    }
+    Ok(())
+}
+
+/// Which definition each input reads within its block, and which write each effect follows.
+struct Reaching {
+    /// By operand, in the row of all operands.
+    read: Vec<PackedOption<Inst>>,
+    /// By instruction.
+    write_before: Vec<PackedOption<Inst>>,
+    /// The last definition so far in the block.
+    def: SecondaryMap<VReg, PackedOption<Inst>>,
+    write: PackedOption<Inst>,
+}
+
+impl Reaching {
+    fn new(function: &Function) -> Reaching {
+        Reaching {
+            read: vec![None.into(); function.operand_count()],
+            write_before: vec![None.into(); function.inst_count()],
+            def: SecondaryMap::with_capacity(function.vreg_count()),
+            write: None.into(),
+        }
+    }
+
+    fn walk(&mut self, function: &Function, insts: impl Iterator<Item = Inst>) {
+        for inst in insts {
+            let row = function.operand_range(inst);
+            let operands = function.operands(inst);
+            for (position, operand) in operands.iter().enumerate() {
+                if operand.role.reads() {
+                    self.read[row.start + position] = self.def[operand.vreg];
+                }
+            }
+            for operand in operands.iter().filter(|o| o.role.writes()) {
+                self.def[operand.vreg] = inst.into();
+            }
+            let effect = function.inst(inst).effect;
+            if effect != Effect::Pure {
+                self.write_before[inst.index()] = self.write;
+            }
+            if effect == Effect::Write {
+                self.write = inst.into();
+            }
+        }
+    }
+
+    fn leave(&mut self, function: &Function, block: Block) {
+        for inst in function.block_insts(block) {
+            for operand in function.operands(inst) {
+                self.def[operand.vreg] = None.into();
+            }
+        }
+        self.write = None.into();
+    }
+}
+
+fn fault(place: Place, site: Site, fault: Fault) -> Box<Violation> {
+    Box::new(Violation {
+        place,
+        site,
+        value: None,
+        fault,
+    })
+}

@@ -14,6 +14,7 @@ pub(super) const ROWS: &[Row] = &[
     cheap("mad", 3, ".wide: =W T T W; =T T T T").refined(integers_recompute),
     cheap("mul24", 3, "=T T T"),
     cheap("mad24", 3, "=T T T T"),
+    pure("clmad", "=T T T T"),
     cheap("sad", 2, "=T T T T"),
     pure("div", "=T T T"),
     pure("rem", "=T T T"),

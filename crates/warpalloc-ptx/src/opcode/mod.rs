@@ -7,10 +7,16 @@
 //! The table never guesses: a mnemonic, a modifier, a type or an operand shape that no row foresees is an [`Unknown`]
 //! that names the instruction, and the caller leaves the function alone.
 //!
+//! Covered is PTX ISA 9.3 without the `fabric` instructions and the report operands of `mbarrier` waits. Widths were
+//! compared with what ptxas accepts, operand by operand: the table is the more generous only for conversions to and from
+//! packed types, where ptxas wants the exact width.
+//!
 //! # How an instruction is presented
 //!
 //! The opcode is split at its dots, `::` kept: `cp.async.bulk.shared::cluster.global` has the mnemonic `cp` and the
-//! modifiers `async`, `bulk`, `shared::cluster`, `global`. Operands are presented by shape only; guards are not operands.
+//! modifiers `async`, `bulk`, `shared::cluster`, `global`. Operands are presented by shape only; guards are not operands,
+//! and a guarded definition is neither a copy nor recomputable whatever the description says. A register that is declared
+//! as a vector is presented as [`OperandShape::Vector`], a component of it as [`OperandShape::Register`].
 
 mod control;
 mod float;

@@ -58,7 +58,7 @@ pub(super) fn is_known(modifier: &str) -> bool {
         return true;
     }
     match modifier.split_once("::") {
-        Some((head, tail)) => QUALIFIED.contains(&head) && tail.split("::").all(|t| !t.is_empty()),
+        Some((head, tail)) => HEADS.contains(head) && tail.split("::").all(|t| !t.is_empty()),
         None => WORDS.contains(modifier) || is_shape(modifier),
     }
 }
@@ -85,46 +85,10 @@ fn is_shape(modifier: &str) -> bool {
 }
 
 /// Heads of `head::tail` modifiers; their tails only tune.
-const QUALIFIED: &[&str] = &[
-    "L1",
-    "L2",
-    "acc",
-    "alias",
-    "async",
-    "before_thread_sync",
-    "collector",
-    "cp_mask",
-    "cta_group",
-    "discard_a",
-    "enter",
-    "explicit",
-    "fence",
-    "fractional",
-    "get_first_ctaid",
-    "im2col",
-    "im2col_no_offs",
-    "kind",
-    "level",
-    "mbarrier",
-    "multicast",
-    "pack",
-    "param",
-    "prefetch",
-    "proxy",
-    "read",
-    "scale_vec",
-    "scaled",
-    "shared",
-    "sp",
-    "sync_restrict",
-    "tensormap",
-    "tile",
-    "to_shared",
-    "unpack",
-    "wait",
-    "warpx2",
-    "warpx4",
-];
+const QUALIFIED: &str = "L1 L2 acc async collector cta_group fence get_first_ctaid im2col kind layout mbarrier multicast \
+                         pack param scale_vec scaled shared sp sync_restrict tensormap tile unpack wait warpx2";
+
+static HEADS: LazyLock<FxHashSet<&str>> = LazyLock::new(|| QUALIFIED.split(' ').collect());
 
 static WORDS: LazyLock<FxHashSet<&str>> =
     LazyLock::new(|| VOCABULARY.iter().flat_map(|l| l.split(' ')).collect());

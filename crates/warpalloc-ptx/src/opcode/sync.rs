@@ -45,6 +45,7 @@ pub(super) const ROWS: &[Row] = &[
     ordered("mbarrier.arrive_drop", "=64 [] 32?; [] 32?"),
     ordered("mbarrier.test_wait", ".parity: =1 [] 32; =1 [] 64"),
     ordered("mbarrier.try_wait", ".parity: =1 [] 32 32?; =1 [] 64 32?"),
+    ordered("mbarrier.check_layout", "=1 []"),
     pure("mbarrier.pending_count", "=32 64"),
     // Launching.
     ordered("griddepcontrol", ""),

@@ -1,81 +1,37 @@
 //! The table against examples in PTX, against the ISA's list of instructions and against our corpus.
 
+mod present;
+
 use super::*;
+use present::{describe_parsed, for_each};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Describes one instruction written in PTX, without guard and semicolon.
-fn of(text: &str) -> Result<Description, Unknown> {
-    with_shape(text, describe)
+/// Describes one instruction written in PTX, with registers named after their widths.
+fn of(text: &str) -> Result<Description, String> {
+    let module = format!(
+        ".version 9.0\n.target sm_100a\n.address_size 64\n.entry k(.param .u64 k_param_0, .param .b64 k_param_1[2]) {{
+           .reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<20>; .reg .b64 %d<20>; .reg .b128 %q<20>; {text}; }}"
+    );
+    let module = crate::parse(&module).expect("an example parses");
+    let mut found = None;
+    for function in module.functions() {
+        for_each(function, |names, instruction| {
+            found = Some(describe_parsed(names, instruction))
+        });
+    }
+    found.expect("an example holds an instruction")
 }
 
-fn with_shape<R>(text: &str, then: impl FnOnce(&InstrShape) -> R) -> R {
-    let (opcode, operands) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let pieces: Vec<&str> = opcode.split('.').collect();
-    let operands: Vec<OperandShape> = split_operands(operands).into_iter().map(shape_of).collect();
-    then(&InstrShape {
-        mnemonic: pieces[0],
-        modifiers: &pieces[1..],
-        operands: &operands,
+fn row_of(text: &str) -> Option<&'static str> {
+    let mut pieces = text.split_whitespace().next()?.split('.');
+    let (mnemonic, modifiers) = (pieces.next()?, pieces.collect::<Vec<_>>());
+    row::lookup(&InstrShape {
+        mnemonic,
+        modifiers: &modifiers,
+        operands: &[],
     })
-}
-
-fn split_operands(text: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
-    for (at, c) in text.char_indices() {
-        match c {
-            '[' | '{' | '(' => depth += 1,
-            ']' | '}' | ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
-        .into_iter()
-        .map(str::trim)
-        .filter(|p| !p.is_empty())
-        .collect()
-}
-
-fn lanes_of(text: &str) -> u8 {
-    if text.starts_with('{') {
-        text.split(',').count() as u8
-    } else {
-        0
-    }
-}
-
-fn shape_of(text: &str) -> OperandShape {
-    let is_constant = |c: char| c.is_ascii_digit() || c == '-' || c == '(';
-    match text {
-        "_" => OperandShape::Sink,
-        _ if text.starts_with('[') => OperandShape::Memory(address_of(text)),
-        _ if text.starts_with('(') => OperandShape::List,
-        _ if text.contains('|') => OperandShape::Pair {
-            lanes: lanes_of(text),
-        },
-        _ if text.starts_with('{') => OperandShape::Vector(lanes_of(text)),
-        _ if text.starts_with(is_constant) => OperandShape::Constant,
-        _ if text.starts_with(['%', '!']) => match special_register(text) {
-            Some(SpecialReg {
-                volatile, lanes, ..
-            }) => OperandShape::Special { volatile, lanes },
-            None => OperandShape::Register,
-        },
-        _ => OperandShape::Symbol,
-    }
-}
-
-fn address_of(text: &str) -> AddressShape {
-    match text {
-        _ if text.contains('%') => AddressShape::Registers,
-        _ if text.contains("_param_") => AddressShape::KernelParameter,
-        _ => AddressShape::Fixed,
-    }
+    .map(|row| row.name())
 }
 
 fn show(description: &Description) -> String {
@@ -152,7 +108,7 @@ fn every_row_parses_and_stands_once() {
 fn examples_are_described_as_written() {
     let mut wrong = String::new();
     for (text, expected) in examples() {
-        let found = of(text).map_or_else(|unknown| unknown.to_string(), |d| show(&d));
+        let found = of(text).map_or_else(|error| error, |d| show(&d));
         if found != expected {
             let _ = writeln!(wrong, "{text} => {found}");
         }
@@ -162,9 +118,7 @@ fn examples_are_described_as_written() {
 
 #[test]
 fn every_row_has_an_example() {
-    let used: BTreeSet<&str> = examples()
-        .filter_map(|(text, _)| with_shape(text, |shape| row::lookup(shape).map(|row| row.name())))
-        .collect();
+    let used: BTreeSet<&str> = examples().filter_map(|(text, _)| row_of(text)).collect();
     let unused: Vec<&str> = row::all()
         .map(|row| row.name)
         .filter(|name| !used.contains(name))
@@ -176,7 +130,7 @@ fn every_row_has_an_example() {
 const ISA: &[(&str, &str)] = &[
     (
         "integer arithmetic",
-        "add sub mul mad mul24 mad24 sad div rem abs neg min max popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a",
+        "add sub mul mad mul24 mad24 clmad sad div rem abs neg min max popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a",
     ),
     (
         "extended precision",
@@ -193,7 +147,7 @@ const ISA: &[(&str, &str)] = &[
         "mov shfl shfl.sync prmt ld ld.global.nc ldu st st.async st.bulk multimem.ld_reduce multimem.st multimem.red \
          prefetch prefetchu applypriority discard createpolicy.fractional createpolicy.range createpolicy.cvt isspacep \
          cvta cvt cvt.pack mapa getctarank cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all \
-         cp.async.bulk cp.reduce.async.bulk cp.async.bulk.prefetch multimem.cp.async.bulk \
+         cp.async.bulk cp.reduce.async.bulk cp.async.bulk.prefetch multimem.st.async multimem.red.async multimem.cp.async.bulk \
          multimem.cp.reduce.async.bulk cp.async.bulk.tensor cp.reduce.async.bulk.tensor cp.async.bulk.prefetch.tensor \
          cp.async.bulk.commit_group cp.async.bulk.wait_group tensormap.replace",
     ),
@@ -206,7 +160,7 @@ const ISA: &[(&str, &str)] = &[
          barrier.cluster.arrive barrier.cluster.wait membar fence atom red red.async vote vote.sync match.any.sync \
          activemask redux.sync griddepcontrol elect.sync mbarrier.init mbarrier.inval mbarrier.expect_tx \
          mbarrier.complete_tx mbarrier.arrive mbarrier.arrive_drop cp.async.mbarrier.arrive mbarrier.test_wait \
-         mbarrier.try_wait mbarrier.pending_count tensormap.cp_fenceproxy clusterlaunchcontrol.try_cancel \
+         mbarrier.try_wait mbarrier.pending_count mbarrier.check_layout tensormap.cp_fenceproxy clusterlaunchcontrol.try_cancel \
          clusterlaunchcontrol.query_cancel.is_canceled clusterlaunchcontrol.query_cancel.get_first_ctaid",
     ),
     (
@@ -230,131 +184,65 @@ const ISA: &[(&str, &str)] = &[
 fn every_instruction_of_the_isa_has_a_row() {
     for (chapter, names) in ISA {
         for name in names.split_whitespace() {
-            assert!(
-                with_shape(name, |shape| row::lookup(shape).is_some()),
-                "{name} ({chapter}) has no row"
-            );
+            assert!(row_of(name).is_some(), "{name} ({chapter}) has no row");
         }
     }
-}
-
-/// Instructions of a PTX file, comments, directives, labels and guards removed, named registers written `%$name`.
-fn instructions(ptx: &str) -> Vec<String> {
-    let lines = ptx
-        .lines()
-        .map(|l| l.split("//").next().unwrap_or("").trim());
-    let (directives, code): (Vec<&str>, Vec<&str>) = lines.partition(|l| l.starts_with('.'));
-    let declarations = directives
-        .iter()
-        .chain(&code)
-        .flat_map(|l| l.split(".reg").skip(1));
-    let named: BTreeSet<String> = declarations.flat_map(names).collect();
-    let code = code.join(" ");
-    code.split(';')
-        .filter_map(instruction)
-        .map(|text| mark_registers(text, &named))
-        .collect()
-}
-
-fn is_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "_$%.".contains(c)
-}
-
-/// The names of a declaration; `x<3>` stands for `x0`, `x1` and `x2`.
-fn names(declaration: &str) -> Vec<String> {
-    let words = declaration
-        .split([';', ')'])
-        .next()
-        .unwrap_or("")
-        .split([' ', ',', '\t']);
-    let named = words.filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic()));
-    named
-        .flat_map(|name| match name.trim_end_matches('>').split_once('<') {
-            None => vec![name.to_owned()],
-            Some((stem, count)) => (0..count.parse().unwrap_or(0))
-                .map(|n: u32| format!("{stem}{n}"))
-                .collect(),
-        })
-        .collect()
-}
-
-fn instruction(statement: &str) -> Option<&str> {
-    let mut rest = statement.trim();
-    loop {
-        let after_word = rest.trim_start_matches(is_name).trim_start();
-        rest = match rest.chars().next()? {
-            '{' | '}' | ')' | '(' => rest[1..].trim(),
-            '@' => rest.split_once(char::is_whitespace)?.1.trim(),
-            _ if after_word.starts_with(':') && !after_word.starts_with("::") => {
-                after_word[1..].trim()
-            }
-            c => return c.is_ascii_lowercase().then_some(rest),
-        };
-    }
-}
-
-fn mark_registers(text: &str, named: &BTreeSet<String>) -> String {
-    let (opcode, mut rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let mut marked = format!("{opcode} ");
-    while let Some(start) = rest.find(is_name) {
-        let end = rest[start..]
-            .find(|c| !is_name(c))
-            .map_or(rest.len(), |n| start + n);
-        let stem = rest[start..end].split('.').next().unwrap_or("");
-        marked += &rest[..start];
-        marked += if named.contains(stem) { "%$" } else { "" };
-        marked += &rest[start..end];
-        rest = &rest[end..];
-    }
-    marked + rest
 }
 
 #[test]
 fn our_corpus_is_covered() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx");
-    let (mut seen, mut unknown) = (0, BTreeSet::new());
+    let (mut seen, mut wrong) = (0, BTreeSet::new());
     for entry in std::fs::read_dir(folder)
         .expect("the corpus is there")
         .flatten()
     {
         let ptx = std::fs::read_to_string(entry.path()).expect("the corpus is text");
-        for instruction in instructions(&ptx) {
-            seen += 1;
-            if let Err(error) = of(&instruction) {
-                unknown.insert(format!("{error}: {instruction}"));
-            }
+        let module = crate::parse(&ptx).expect("the corpus parses");
+        for function in module.functions() {
+            for_each(function, |names, instruction| {
+                seen += 1;
+                wrong.extend(describe_parsed(names, instruction).err());
+            });
         }
     }
     assert!(seen > 10_000, "only {seen} instructions found");
-    assert!(unknown.is_empty(), "{unknown:#?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
 fn what_is_not_foreseen_is_named() {
-    let reason = |text| of(text).map(|d| show(&d)).unwrap_err().reason;
-    assert_eq!(reason("frobnicate.u32 %r1, %r2"), UnknownReason::Mnemonic);
+    let error = |text: &str| of(text).map(|d| show(&d)).unwrap_err();
     assert_eq!(
-        reason("add.sideways.u32 %r1, %r2, %r3"),
-        UnknownReason::Modifier("sideways".to_owned())
+        error("frob.u32 %r1, %r2"),
+        "`frob.u32`: no such instruction in the opcode table"
     );
-    assert_eq!(reason("add %r1, %r2, %r3"), UnknownReason::Type(0));
-    assert_eq!(reason("mov.b32 {%a, %b, %c}, %r1"), UnknownReason::Type(0));
-    assert!(matches!(
-        reason("add.u32 %r1, {%r2, %r3}, %r4"),
-        UnknownReason::Operands(_)
-    ));
-    assert!(matches!(
-        reason("add.u32 %r1, [%r2], %r4"),
-        UnknownReason::Operands(_)
-    ));
-    assert!(matches!(
-        reason("add.u32 5, %r2, %r4"),
-        UnknownReason::Operands(_)
-    ));
-    let error = of("add.u32 %r1").expect_err("an operand is missing");
     assert_eq!(
-        error.to_string(),
-        "`add.u32`: operands do not fit any of the forms `2t: =D T D; =T T T`"
+        error("add.sideways.u32 %r1, %r2, %r3"),
+        "`add.sideways.u32`: modifier `.sideways` is not in the opcode table"
+    );
+    assert_eq!(
+        error("add %r1, %r2, %r3"),
+        "`add`: no type modifier gives the width of operand 0"
+    );
+    assert_eq!(
+        error("mov.b32 {%h1, %h2, %h3}, %r1"),
+        "`mov.b32`: no type modifier gives the width of operand 0"
+    );
+    for operands in [
+        "%r1, {%r2, %r3}, %r4",
+        "%r1, [%r2], %r4",
+        "5, %r2, %r4",
+        "%r1",
+    ] {
+        assert_eq!(
+            error(&format!("add.u32 {operands}")),
+            "`add.u32`: operands do not fit any of the forms `2t: =D T D; =T T T`"
+        );
+    }
+    assert_eq!(
+        error("add.u32 %r1, %r2, %d1"),
+        "`add.u32`: Exactly(B32) does not admit B64"
     );
 }
 

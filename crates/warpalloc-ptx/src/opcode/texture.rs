@@ -10,6 +10,6 @@ pub(super) const ROWS: &[Row] = &[
     pure("istypep", "=1 any"),
     reads("suld", "=~T* []").grouped(4),
     ordered("sust", "[] ~T*").grouped(4),
-    ordered("sured", "[] T"),
+    ordered("sured", "[] ~T"),
     reads("suq", "=32 []"),
 ];

@@ -256,8 +256,8 @@ pub struct Label<'a> {
 pub struct NameList<'a> {
     /// The label that instructions refer to it by.
     pub label: Name<'a>,
-    /// The labels or functions.
-    pub names: Vec<Name<'a>>,
+    /// The labels or functions; `N<5>` stands for `N0` to `N4`.
+    pub names: Vec<Series<'a>>,
     /// All of it, from the label to the `;`.
     pub span: Span,
 }
@@ -285,17 +285,17 @@ pub struct RegDecl<'a> {
     /// The type without its dot: `pred`, `b32`.
     pub ty: &'a str,
     /// What it declares.
-    pub names: SmallVec<[RegName<'a>; 1]>,
+    pub names: SmallVec<[Series<'a>; 1]>,
     /// All of it.
     pub span: Span,
 }
 
-/// One name of a `.reg` declaration.
+/// One name of a list, or many with a common stem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegName<'a> {
+pub struct Series<'a> {
     /// The name, or the stem of a series.
     pub name: Name<'a>,
-    /// `Some(10)` for `%r<10>`, which declares `%r0` to `%r9`.
+    /// `Some(10)` for `%r<10>`, which stands for `%r0` to `%r9`.
     pub count: Option<u32>,
 }
 
@@ -453,7 +453,7 @@ impl<'a> Operand<'a> {
     pub fn as_int(&self) -> Option<u64> {
         match self {
             Operand::Int { bits, .. } => Some(*bits),
-            Operand::Expr(expr) => expr.value.map(|value| value as u64),
+            Operand::Expr(expr) => expr.value,
             _ => None,
         }
     }
@@ -513,11 +513,12 @@ pub enum Float {
     Decimal(f64),
 }
 
-/// A constant expression.
+/// A constant expression, evaluated by the rules of the ISA for signed and unsigned
+/// integers of 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr<'a> {
-    /// Its value where it is an integer that depends on no address.
-    pub value: Option<i64>,
+    /// Its bits where it is an integer that depends on no address.
+    pub value: Option<u64>,
     /// The names in it, in order.
     pub names: Vec<Name<'a>>,
     /// All of it.
@@ -544,7 +545,9 @@ pub struct Memory<'a> {
     pub offset: Option<Operand<'a>>,
     /// What follows commas: a sampler, tensor or texture coordinates.
     pub elements: SmallVec<[Operand<'a>; 0]>,
-    /// The brackets and what is between.
+    /// Whether `.unified` follows the brackets.
+    pub unified: bool,
+    /// The brackets, what is between, and `.unified`.
     pub span: Span,
 }
 

@@ -37,6 +37,9 @@ pub enum Token {
     #[token("//", line_comment)]
     #[token("/*", block_comment)]
     OpenComment,
+    /// A line for the C preprocessor; those that only name a place are skipped.
+    #[token("#", preprocessor_line)]
+    Preprocessor,
     /// `_` on its own: a value that nobody wants.
     #[token("_")]
     Underscore,
@@ -170,6 +173,21 @@ pub(crate) fn printable(c: char) -> char {
 fn line_comment(lex: &mut logos::Lexer<'_, Token>) -> FilterResult<(), ()> {
     lex.bump(length_of_line(lex.remainder()));
     FilterResult::Skip
+}
+
+/// `#line 3 "a.c"`, `# 3 "a.c"` and `#file` are what a preprocessor leaves behind.
+fn preprocessor_line(lex: &mut logos::Lexer<'_, Token>) -> FilterResult<(), ()> {
+    let length = length_of_line(lex.remainder());
+    let line = lex.remainder()[..length].trim_start();
+    let marker = line.starts_with("line")
+        || line.starts_with("file")
+        || line.starts_with(|c: char| c.is_ascii_digit());
+    lex.bump(length);
+    if marker {
+        FilterResult::Skip
+    } else {
+        FilterResult::Emit(())
+    }
 }
 
 fn dwarf_line(lex: &mut logos::Lexer<'_, Token>) {

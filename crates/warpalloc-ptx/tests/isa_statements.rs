@@ -39,6 +39,7 @@ const STATEMENTS: &[(usize, &str)] = &[
     ),
     (2, "ld.param::func.v2.b64 {a, b}, [retval0 + 16];"),
     (2, "ld.global.nc.L1::no_allocate.L2::128B.f32 d, [a];"),
+    (3, "ld.global.f32 d, [ugbl].unified, policy;"),
     (2, "ldu.global.v4.f32 {a, b, c, d}, [p];"),
     (2, "st.global.v4.s32 [p], {a, b, 0, d};"),
     (

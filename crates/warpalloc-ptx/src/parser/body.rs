@@ -3,7 +3,7 @@
 use super::{Parser, Result};
 use crate::ast::{
     Body, CallPrototype, Guard, Instruction, Label, Linkage, Modifiers, Name, NameList, Operands,
-    Stmt,
+    Series, Stmt,
 };
 use crate::lexer::Token;
 
@@ -110,9 +110,14 @@ impl<'a> Parser<'a> {
 
     fn name_list(&mut self, label: Name<'a>) -> Result<NameList<'a>> {
         self.bump();
-        let mut names = vec![self.name("a target")?];
-        while self.eat(Token::Comma) {
-            names.push(self.name("a target")?);
+        let mut names = Vec::new();
+        loop {
+            let name = self.name("a target")?;
+            let count = self.series()?;
+            names.push(Series { name, count });
+            if !self.eat(Token::Comma) {
+                break;
+            }
         }
         self.expect(Token::Semicolon, "`,` or `;` after a target")?;
         Ok(NameList {

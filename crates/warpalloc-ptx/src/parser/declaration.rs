@@ -1,7 +1,7 @@
 //! Declarations of registers, variables and parameters.
 
 use super::{Parser, Result};
-use crate::ast::{Declarator, Linkage, Name, Pointer, RegDecl, RegName, Span, VarDecl};
+use crate::ast::{Declarator, Linkage, Name, Pointer, RegDecl, Series, Span, VarDecl};
 use crate::lexer::Token;
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ impl<'a> Parser<'a> {
         loop {
             let name = self.name("the name of a register")?;
             let count = self.series()?;
-            names.push(RegName { name, count });
+            names.push(Series { name, count });
             if !self.eat(Token::Comma) {
                 break;
             }
@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
         }
         let extent = self.expression()?.value;
         self.expect(Token::RBracket, "`]` after the size of the array")?;
-        Ok(extent.and_then(|extent| u64::try_from(extent).ok()))
+        Ok(extent.filter(|&extent| extent <= i64::MAX as u64))
     }
 
     /// `{ … }` to any depth, an expression, or `field = value` of a texture.
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `<count>` of a series of names, or nothing.
-    fn series(&mut self) -> Result<Option<u32>> {
+    pub(super) fn series(&mut self) -> Result<Option<u32>> {
         if !self.eat(Token::Less) {
             return Ok(None);
         }

@@ -42,13 +42,13 @@ impl<'a> Parser<'a> {
         let mut names = Vec::new();
         let value = self.ternary(&mut names)?;
         Ok(Expr {
-            value,
+            value: value.map(|value| value.bits),
             names,
             span: self.span_from(start),
         })
     }
 
-    fn ternary(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<i64>> {
+    fn ternary(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<Value>> {
         self.nested(|parser| {
             let condition = parser.binary(names, 0)?;
             if !parser.eat(Token::Question) {
@@ -57,13 +57,15 @@ impl<'a> Parser<'a> {
             let yes = parser.ternary(names)?;
             parser.expect(Token::Colon, "`:`")?;
             let no = parser.ternary(names)?;
-            Ok(condition.and_then(|c| if c != 0 { yes } else { no }))
+            let chosen = condition.and_then(|c| if c.bits != 0 { yes } else { no });
+            let unsigned = yes.zip(no).is_some_and(|(a, b)| a.unsigned || b.unsigned);
+            Ok(chosen.map(|value| Value { unsigned, ..value }))
         })
     }
 
     /// Operators that bind at least as tightly as `level`; the depth of this recursion is
     /// bounded by the number of levels.
-    fn binary(&mut self, names: &mut Vec<Name<'a>>, level: u8) -> Result<Option<i64>> {
+    fn binary(&mut self, names: &mut Vec<Name<'a>>, level: u8) -> Result<Option<Value>> {
         let mut left = self.unary(names)?;
         while let Some(binding) = binding(self.token).filter(|&binding| binding >= level) {
             let operator = self.token;
@@ -75,7 +77,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Signs and complements in front of an atom; a loop, since there may be many.
-    fn unary(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<i64>> {
+    fn unary(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<Value>> {
         let mut pending = Vec::new();
         while matches!(
             self.token,
@@ -87,26 +89,36 @@ impl<'a> Parser<'a> {
         let mut value = self.atom(names)?;
         for operator in pending.into_iter().rev() {
             value = value.map(|v| match operator {
-                Token::Minus => v.wrapping_neg(),
-                Token::Bang => i64::from(v == 0),
-                Token::Tilde => !v,
+                Token::Minus => Value {
+                    bits: v.bits.wrapping_neg(),
+                    ..v
+                },
+                Token::Bang => Value::signed(u64::from(v.bits == 0)),
+                Token::Tilde => Value::unsigned(!v.bits),
                 _ => v,
             });
         }
         Ok(value)
     }
 
-    fn atom(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<i64>> {
+    fn atom(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<Value>> {
         let value = match self.token {
             Token::Number | Token::Decimal => {
                 let value = match self.literal()? {
-                    Literal::Int(value) => Some(value as i64),
+                    Literal::Int(bits) => Some(Value {
+                        bits,
+                        unsigned: self.text.ends_with('U') || bits > i64::MAX as u64,
+                    }),
                     Literal::Float(_) => None,
                 };
                 self.bump();
                 value
             }
-            // `generic` and `mask` are operators, not symbols.
+            Token::Ident if self.text == WARP_SIZE.0 => {
+                self.bump();
+                return Ok(Some(Value::signed(WARP_SIZE.1)));
+            }
+            // `generic` is an operator, not a symbol.
             Token::Ident => {
                 let name = self.current_name();
                 self.bump();
@@ -127,23 +139,47 @@ impl<'a> Parser<'a> {
     }
 
     /// `(expression)`, or `(.s64)` in front of what it casts.
-    fn parentheses(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<i64>> {
+    fn parentheses(&mut self, names: &mut Vec<Name<'a>>) -> Result<Option<Value>> {
         let open = self.span;
         self.bump();
-        let cast = self.token == Token::DotWord;
-        let value = if cast {
+        if self.token == Token::DotWord {
+            let unsigned = self.text.starts_with(".u");
             self.bump();
-            None
-        } else {
-            self.ternary(names)?
-        };
+            self.expect(Token::RParen, "`)` after the type")?;
+            let value = self.nested(|parser| parser.unary(names))?;
+            return Ok(value.map(|value| Value { unsigned, ..value }));
+        }
+        let value = self.ternary(names)?;
         if !self.eat(Token::RParen) {
             return Err(self.unclosed("`)`", open, "the parenthesis opens here"));
         }
-        if cast {
-            return self.nested(|parser| parser.unary(names));
-        }
         Ok(value)
+    }
+}
+
+/// The one constant that the language predefines.
+pub(super) const WARP_SIZE: (&str, u64) = ("WARP_SZ", 32);
+
+/// An integer of 64 bits; signedness decides how it is divided, compared and shifted.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    bits: u64,
+    unsigned: bool,
+}
+
+impl Value {
+    fn signed(bits: u64) -> Self {
+        Value {
+            bits,
+            unsigned: false,
+        }
+    }
+
+    fn unsigned(bits: u64) -> Self {
+        Value {
+            bits,
+            unsigned: true,
+        }
     }
 }
 
@@ -164,26 +200,42 @@ fn binding(token: Token) -> Option<u8> {
     })
 }
 
-fn apply(operator: Token, a: i64, b: i64) -> Option<i64> {
+/// One operation; nothing for a division by zero or a shift by 64 and more.
+fn apply(operator: Token, left: Value, right: Value) -> Option<Value> {
+    let (a, b) = (left.bits, right.bits);
+    let unsigned = left.unsigned || right.unsigned;
+    let truth = |value: bool| Some(Value::signed(u64::from(value)));
+    let same = |bits: u64| Some(Value { bits, unsigned });
+    let order = if unsigned {
+        a.cmp(&b)
+    } else {
+        (a as i64).cmp(&(b as i64))
+    };
     let shift = u32::try_from(b).ok().filter(|&shift| shift < 64);
-    Some(match operator {
-        Token::OrOr => i64::from(a != 0 || b != 0),
-        Token::AndAnd => i64::from(a != 0 && b != 0),
-        Token::Or => a | b,
-        Token::Xor => a ^ b,
-        Token::And => a & b,
-        Token::EqualEqual => i64::from(a == b),
-        Token::NotEqual => i64::from(a != b),
-        Token::Less => i64::from(a < b),
-        Token::Greater => i64::from(a > b),
-        Token::LessEqual => i64::from(a <= b),
-        Token::GreaterEqual => i64::from(a >= b),
-        Token::ShiftLeft => a.wrapping_shl(shift?),
-        Token::ShiftRight => a.wrapping_shr(shift?),
-        Token::Plus => a.wrapping_add(b),
-        Token::Minus => a.wrapping_sub(b),
-        Token::Star => a.wrapping_mul(b),
-        Token::Slash => a.checked_div(b)?,
-        _ => a.checked_rem(b)?,
-    })
+    match operator {
+        Token::OrOr => truth(a != 0 || b != 0),
+        Token::AndAnd => truth(a != 0 && b != 0),
+        Token::Or => same(a | b),
+        Token::Xor => same(a ^ b),
+        Token::And => same(a & b),
+        Token::EqualEqual => truth(a == b),
+        Token::NotEqual => truth(a != b),
+        Token::Less => truth(order.is_lt()),
+        Token::Greater => truth(order.is_gt()),
+        Token::LessEqual => truth(order.is_le()),
+        Token::GreaterEqual => truth(order.is_ge()),
+        Token::ShiftLeft => Some(Value {
+            bits: a << shift?,
+            ..left
+        }),
+        Token::ShiftRight if left.unsigned => Some(Value::unsigned(a >> shift?)),
+        Token::ShiftRight => Some(Value::signed((a as i64 >> shift?) as u64)),
+        Token::Plus => same(a.wrapping_add(b)),
+        Token::Minus => same(a.wrapping_sub(b)),
+        Token::Star => same(a.wrapping_mul(b)),
+        Token::Slash if unsigned => same(a.checked_div(b)?),
+        Token::Slash => same((a as i64).checked_div(b as i64)? as u64),
+        // The ISA takes a remainder of unsigned values and calls the result signed.
+        _ => Some(Value::signed(a.checked_rem(b)?)),
+    }
 }

@@ -192,7 +192,7 @@ impl<'a> Parser<'a> {
             Token::Unknown if self.text.starts_with('"') => {
                 Box::new(error.with_help("the string is not closed on its line"))
             }
-            Token::Unknown if self.text.starts_with('#') => {
+            Token::Preprocessor => {
                 Box::new(error.with_help("run the C preprocessor over this file first"))
             }
             _ => error,

@@ -1,5 +1,6 @@
 //! Operands.
 
+use super::expression::WARP_SIZE;
 use super::{Parser, Result};
 use crate::ast::{Component, Element, Float, Memory, Name, Operand, Span};
 use crate::lexer::Token;
@@ -73,6 +74,10 @@ impl<'a> Parser<'a> {
                 self.rewind(name.span.start);
                 self.constant()
             }
+            _ if name.text == WARP_SIZE.0 => Ok(Operand::Int {
+                bits: WARP_SIZE.1,
+                span: name.span,
+            }),
             _ => Ok(Operand::Ident(name)),
         }
     }
@@ -171,10 +176,12 @@ impl<'a> Parser<'a> {
         if !self.eat(Token::RBracket) {
             return Err(self.unclosed("`]`", open, "the address opens here"));
         }
+        let unified = self.eat_word(".unified");
         Ok(Memory {
             base,
             offset,
             elements,
+            unified,
             span: self.span_from(open.start),
         })
     }

@@ -200,7 +200,13 @@ fn constant_expressions_are_evaluated() {
         ("10 - 4 - 3", 3),
         ("5 > 3 ? 7 : 9", 7),
         ("~0 & 0xFF", 255),
-        ("(.u32) 9 % 4", 1),
+        ("(.u64) 9 % 4", 1),
+        ("-1 > 0", 0),
+        ("-1 > 0U", 1),
+        ("-8 / 2 + 5", 1),
+        ("-8 >> 1 == -4", 1),
+        ("((.u64) -8 >> 60) + 1", 16),
+        ("WARP_SZ / 2", 16),
         ("!0 + -(-8) / 2", 5),
         ("0 && 1 || 3 == 3 ^ 1 != 1", 1),
     ] {
@@ -213,7 +219,7 @@ fn constant_expressions_are_evaluated() {
         "1 % 0",
         "1 << 64",
         "1 << -1",
-        "(0 - 0x8000000000000000) / -1",
+        "((.s64) 0x8000000000000000) / -1",
         "x",
     ] {
         let v = var(&format!(".global .b8 x[{text}];"));
@@ -316,7 +322,7 @@ fn scopes_labels_and_directives_in_bodies() {
 #[test]
 fn targets_and_prototypes() {
     let body = body(
-        "ts: .branchtargets L1, L2;\nfs : .calltargets f, g;\n\
+        "ts: .branchtargets L1, L2, N<5>;\nfs : .calltargets f, g;\n\
          p0 : .callprototype (.param .align 8 .b8 _[12]) _ (.param .b32 _, .reg .f32 _) .noreturn;\n\
          p1: .callprototype ()_ ();\np2: .callprototype _;",
     );
@@ -324,11 +330,12 @@ fn targets_and_prototypes() {
         panic!()
     };
     assert_eq!(list.label.text, "ts");
-    assert_eq!(list.names[1].text, "L2");
+    assert_eq!(list.names[1].name.text, "L2");
+    assert_eq!(list.names[2].count, Some(5));
     let Stmt::CallTargets(list) = &body.stmts[1] else {
         panic!()
     };
-    assert_eq!(list.names[0].text, "f");
+    assert_eq!(list.names[0].name.text, "f");
     let Stmt::CallPrototype(prototype) = &body.stmts[2] else {
         panic!()
     };
@@ -432,12 +439,12 @@ fn expressions_as_operands() {
             other => panic!("{other:?}"),
         })
         .collect();
-    let expected: [(Option<i64>, Vec<&str>); 8] = [
+    let expected: [(Option<u64>, Vec<&str>); 8] = [
         (None, vec!["sym"]),
         (Some(18), vec![]),
         (Some(32), vec![]),
-        (Some(-5), vec![]),
-        (None, vec!["WARP_SZ"]),
+        (Some(-5i64 as u64), vec![]),
+        (Some(31), vec![]),
         (None, vec!["g"]),
         (None, vec!["a"]),
         (Some(1), vec![]),
@@ -501,6 +508,7 @@ fn calls() {
 #[test]
 fn odd_layout_is_kept() {
     for items in [
+        "#line 7 \"a.c\"\n# 8 \"b.c\" 2\n.entry k(){ret;}\n  #file x",
         "// c\r\n.entry k ( ) /* a */ {\r\n\tadd /*b*/ .s32 // c\r\n %r1 , %r2,%r3 ;\r\n}\r\n\0",
         ".entry k(){ret;}\0\0\n",
         ".entry k(){mov.u32 %r1, %tid /* c */ .x;}",
@@ -602,7 +610,7 @@ fn what_errors_say() {
         (".entry k() { bra é; }", "expected an operand, found `é`"),
         (
             "#define X",
-            "expected a directive, function or variable, found `#`",
+            "expected a directive, function or variable, found `#define X`",
         ),
         (".address_size 16", "the address size is 32 or 64"),
         (

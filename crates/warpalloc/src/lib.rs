@@ -34,7 +34,11 @@ pub fn allocate(
     options: &Options,
 ) -> Result<Allocation, Error> {
     function.validate(target)?;
-    match options.strategy {
-        Strategy::Naive => strategy::naive::allocate(function, target, options),
+    let allocation = match options.strategy {
+        Strategy::Naive => strategy::naive::allocate(function, target, options)?,
+    };
+    if options.verify {
+        check::check(function, target, &allocation)?;
     }
+    Ok(allocation)
 }

@@ -508,11 +508,11 @@ impl<'a> Flow<'a> {
 
     fn store(&mut self, to: SlotAddr, from: PReg, width: usize) -> Outcome {
         let per_unit = self.words.per_unit(self.target, from.file);
-        let first = self.words.at(to.offset);
+        let first = self.first_word(to);
         for unit in 0..width {
             let content = self.source(from.offset(unit))?;
             for word in 0..per_unit {
-                let location = self.word(to.space, first - (unit * per_unit + word));
+                let location = first + unit * per_unit + word;
                 self.locations
                     .set(location, content.word_piece(word, per_unit));
             }
@@ -522,12 +522,10 @@ impl<'a> Flow<'a> {
 
     fn reload(&mut self, to: PReg, from: SlotAddr, width: usize) -> Outcome {
         let per_unit = self.words.per_unit(self.target, to.file);
-        let first = self.words.at(from.offset);
+        let first = self.first_word(from);
         for unit in 0..width {
-            let content = |flow: &Self, word: usize| {
-                let index = first - (unit * per_unit + word);
-                flow.locations.get(flow.word(from.space, index))
-            };
+            let content =
+                |flow: &Self, word: usize| flow.locations.get(first + unit * per_unit + word);
             let whole = content(self, 0).word_whole(per_unit);
             for word in 0..per_unit {
                 let held = content(self, word);
@@ -639,11 +637,14 @@ impl<'a> Flow<'a> {
         self.next - 1
     }
 
-    fn word(&self, space: Space, index: usize) -> usize {
-        match space {
-            Space::Local => self.target.unit_count() + index,
-            Space::Shared => self.shared_words + index,
-        }
+    /// The location of the first word of a slot.
+    fn first_word(&self, slot: SlotAddr) -> usize {
+        let size = self.allocation.frame.size(slot.space);
+        let base = match slot.space {
+            Space::Local => self.target.unit_count(),
+            Space::Shared => self.shared_words,
+        };
+        base + self.words.at(slot.offset, size)
     }
 
     fn width(&self, vreg: VReg) -> usize {

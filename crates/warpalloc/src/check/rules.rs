@@ -49,9 +49,9 @@ impl Rules<'_> {
             return Err(whole(fault));
         }
         let frame = self.allocation.frame;
-        let size = frame.local as u64 + frame.shared as u64;
+        let size = frame.local.max(frame.shared);
         let limit = self.target.frame_limit();
-        if size > limit as u64 {
+        if size > limit {
             return Err(whole(Fault::FrameLimit { size, limit }));
         }
         Ok(())
@@ -270,7 +270,8 @@ impl Rules<'_> {
             return Err(Fault::OutOfFrame { slot, bytes, size });
         }
         let align = bytes.next_power_of_two().min(WIDEST_ACCESS);
-        match slot.offset.rem_euclid(align as i32) {
+        // The frame's lowest byte is the aligned one.
+        match (slot.offset as i64 + size as i64).rem_euclid(align as i64) {
             0 => Ok(()),
             _ => Err(Fault::SlotAlign { slot, align }),
         }

@@ -261,7 +261,7 @@ pub(super) fn file_bit(file: File) -> u32 {
     1 << (file.index() % 32)
 }
 
-/// The pieces of memory that the frame is tracked in, counted down from its base.
+/// The pieces of memory that the frame is tracked in, counted from its lowest byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     bytes: usize,
@@ -289,8 +289,8 @@ impl Words {
         (bytes as usize).div_ceil(self.bytes)
     }
 
-    /// The word that starts at `offset`, which is negative; later words count down.
-    pub(super) fn at(self, offset: i32) -> usize {
-        offset.unsigned_abs() as usize / self.bytes - 1
+    /// The word that starts at `offset` of a space of `size` bytes.
+    pub(super) fn at(self, offset: i32, size: u32) -> usize {
+        (size as i64 + offset as i64) as usize / self.bytes
     }
 }

@@ -227,7 +227,7 @@ pub enum Fault {
         size: u32,
     },
     /// A slot that one access cannot reach.
-    #[error("{} is not aligned to {align} bytes", Location::Slot(*.slot))]
+    #[error("{} is not aligned to {align} bytes from the low end of the frame", Location::Slot(*.slot))]
     SlotAlign {
         /// The slot.
         slot: SlotAddr,
@@ -237,8 +237,8 @@ pub enum Fault {
     /// The frame is beyond the target's limit.
     #[error("the frame takes {size} bytes, and {limit} is the limit")]
     FrameLimit {
-        /// Bytes of all spaces.
-        size: u64,
+        /// Bytes of the larger space.
+        size: u32,
         /// The limit.
         limit: u32,
     },

@@ -101,6 +101,8 @@ impl<'a> Naive<'a> {
         for (operand, &reg) in operands.iter().zip(&seats) {
             self.touch(reg, self.target.width(self.class(operand.vreg)));
         }
+        self.touched
+            .union_with(&self.function.clobbers(self.target, inst));
         self.registers[self.function.operand_range(inst)].copy_from_slice(&seats);
         Ok(())
     }

@@ -1,0 +1,30 @@
+//! The checker accepts what the naive allocator makes.
+
+use warpalloc::generate::{self, Rng, Shape};
+use warpalloc::target::{File, Target};
+use warpalloc::{Options, allocate};
+
+fn targets() -> Vec<Target> {
+    let hardware = || Target::hardware(90).unwrap();
+    vec![
+        hardware(),
+        Target::cicc(),
+        Target::hardware_packed(80).unwrap(),
+        hardware().with_budget(File::R, 32),
+        Target::cicc().with_budget(File::R, 8),
+    ]
+}
+
+#[test]
+fn ten_thousand_naive_allocations_are_proved() {
+    let targets = targets();
+    let mut rng = Rng::new(7);
+    for number in 0..10_000 {
+        let shape = Shape::random(50, &mut rng);
+        let target = &targets[number % targets.len()];
+        let function = generate::function(&shape, target, &mut rng);
+        if let Err(error) = allocate(&function, target, &Options::default()) {
+            panic!("function {number}: {error}");
+        }
+    }
+}

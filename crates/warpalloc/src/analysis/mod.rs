@@ -23,14 +23,22 @@
 mod cfg;
 mod dominators;
 mod frequency;
+mod live_range;
 mod liveness;
 mod loops;
+mod next_use;
 mod order;
+mod pressure;
 mod rows;
+mod webs;
 
 pub use cfg::{Cfg, Code};
 pub use dominators::Dominators;
 pub use frequency::Frequencies;
+pub use live_range::{LiveRanges, Occurrence, Position, Segment, Touch};
 pub use liveness::{LiveSet, Liveness};
 pub use loops::{Loop, LoopInfo, Loops};
+pub use next_use::{LOOP_EXIT, NEVER, NextUses};
 pub use order::Order;
+pub use pressure::{Moment, Peak, Pressure, PressureWalk};
+pub use webs::Webs;

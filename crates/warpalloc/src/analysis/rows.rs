@@ -45,6 +45,12 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
         &self.items[self.range(key)]
     }
 
+    /// The list of `key`, its items open to change.
+    pub fn row_mut(&mut self, key: K) -> &mut [T] {
+        let range = self.range(key);
+        &mut self.items[range]
+    }
+
     /// Where the list of `key` stands among all items.
     pub fn range(&self, key: K) -> Range<usize> {
         self.starts[key.index()]..self.starts[key.index() + 1]

@@ -14,11 +14,13 @@
 mod builder;
 mod entity;
 mod operand;
+mod rename;
 mod validate;
 
 pub use builder::{Builder, InstBuilder};
 pub use entity::{Block, Inst, Opcode, RegList, VReg};
 pub use operand::{Constraint, Operand, OperandGroup, Role};
+pub use rename::Renaming;
 
 use crate::target::{Class, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, PrimaryMap};

@@ -1,0 +1,279 @@
+//! How far away the next use of each value is.
+//!
+//! Spilling picks the value whose next use lies furthest away (L. Belady, 1966). Across
+//! branches the distance is the least over all paths, and an edge that leaves a loop adds
+//! [`LOOP_EXIT`]: a use behind a loop is further than any use within, for the loop is
+//! expected to run many times first (M. Braun and S. Hack, "Register Spilling and
+//! Live-Range Splitting for SSA-Form Programs", CC 2009). Distances count instructions:
+//!
+//! ```text
+//! entry(b, v) = i                          if instruction i of b is the first to read v
+//!             = length(b) + exit(b, v)     if b does not mention v
+//! exit(b, v)  = 0                          if an edge of b passes v
+//!             = min over edges b → s of entry(s, v) + (LOOP_EXIT if the edge leaves a loop)
+//! ```
+//!
+//! for the values live there, which are those with a next use. The equations describe
+//! shortest paths; starting from [`NEVER`] a worklist in post-order lowers the distances
+//! until they hold.
+
+use super::rows::Rows;
+use super::{Code, Liveness, Loops, Order};
+use crate::function::{Block, Role, VReg};
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// The distance of a value that is not read any more.
+pub const NEVER: u32 = u32::MAX;
+
+/// What leaving a loop adds to a distance.
+pub const LOOP_EXIT: u32 = 100_000;
+
+/// Next-use distances at the boundaries of blocks.
+#[derive(Clone, Debug)]
+pub struct NextUses<V = VReg> {
+    entry: Rows<Block, (V, u32)>,
+    exit: Rows<Block, (V, u32)>,
+}
+
+impl<V: EntityRef + Ord> NextUses<V> {
+    /// Finds the distances of everything live at block boundaries.
+    pub fn compute(
+        code: &impl Code<Value = V>,
+        order: &Order,
+        loops: &Loops,
+        liveness: &Liveness<V>,
+    ) -> NextUses<V> {
+        let entry = first_reads(code, liveness);
+        let mut solver = Solver {
+            code,
+            loops,
+            mentioned: entry.clone(),
+            entry,
+            nearest: nowhere(code.value_count()),
+        };
+        solver.iterate(order);
+        let mut exit = Vec::new();
+        for block in code.all_blocks() {
+            solver.look_ahead(block);
+            let live = liveness.live_out(block).iter();
+            exit.extend(live.map(|&v| (block, (v, solver.nearest[v]))));
+            solver.clear_ahead(block);
+        }
+        NextUses {
+            entry: solver.entry,
+            exit: Rows::from_pairs(code.block_count(), &exit),
+        }
+    }
+
+    /// The values live into `block` in ascending order, each with the number of
+    /// instructions of `block` and beyond that come before its next use.
+    pub fn entry(&self, block: Block) -> &[(V, u32)] {
+        self.entry.row(block)
+    }
+
+    /// The values live out of `block` in ascending order, each with the number of
+    /// instructions after `block` that come before its next use.
+    pub fn exit(&self, block: Block) -> &[(V, u32)] {
+        self.exit.row(block)
+    }
+
+    /// The distance of `value` at the start of `block`; [`NEVER`] if it is not live there.
+    pub fn at_entry(&self, block: Block, value: V) -> u32 {
+        look_up(self.entry(block), value)
+    }
+
+    /// The distance of `value` at the end of `block`; [`NEVER`] if it is not live there.
+    pub fn at_exit(&self, block: Block, value: V) -> u32 {
+        look_up(self.exit(block), value)
+    }
+
+    /// For every operand, in the row of all operands, how many instructions further on the
+    /// value it holds after its instruction is read next.
+    ///
+    /// An input that its own instruction overwrites is not read again.
+    pub fn operands(&self, code: &impl Code<Value = V>) -> Vec<u32> {
+        let mut distances = Vec::new();
+        let mut next = nowhere(code.value_count());
+        for block in code.all_blocks() {
+            let start = distances.len();
+            let length = code.points(block).count() as u32;
+            for &(value, distance) in self.exit(block) {
+                next[value] = later(length, distance);
+            }
+            for (index, point) in code.points(block).enumerate() {
+                distances.extend(code.accesses(point).map(|_| index as u32));
+            }
+            self.fill_backward(code, block, &mut next, &mut distances[start..]);
+        }
+        distances
+    }
+
+    /// Turns the instruction index kept for each operand of `block` into its distance.
+    fn fill_backward(
+        &self,
+        code: &impl Code<Value = V>,
+        block: Block,
+        next: &mut SecondaryMap<V, u32>,
+        operands: &mut [u32],
+    ) {
+        let mut end = operands.len();
+        for point in code.points(block).rev() {
+            let accesses = code.accesses(point);
+            let start = end - accesses.clone().count();
+            let index = operands.get(start).copied().unwrap_or(0);
+            let rewritten = |value, role| {
+                let mut all = accesses.clone();
+                role == Role::Use && all.any(|(v, r)| v == value && r.writes())
+            };
+            for (slot, (value, role)) in operands[start..end].iter_mut().zip(accesses.clone()) {
+                *slot = match next[value] {
+                    NEVER => NEVER,
+                    _ if rewritten(value, role) => NEVER,
+                    at => at - index,
+                };
+            }
+            for (value, _) in accesses.clone().filter(|(_, role)| role.writes()) {
+                next[value] = NEVER;
+            }
+            for (value, _) in accesses.clone().filter(|(_, role)| role.reads()) {
+                next[value] = index;
+            }
+            end = start;
+        }
+        // What is left is parameters and what is live in; the next block starts afresh.
+        for value in code.parameters(block) {
+            next[value] = NEVER;
+        }
+        for &(value, _) in self.entry(block) {
+            next[value] = NEVER;
+        }
+    }
+}
+
+fn nowhere<V: EntityRef>(values: usize) -> SecondaryMap<V, u32> {
+    let mut map = SecondaryMap::with_default(NEVER);
+    map.resize(values);
+    map
+}
+
+fn look_up<V: EntityRef + Ord>(row: &[(V, u32)], value: V) -> u32 {
+    let found = row.binary_search_by_key(&value, |&(v, _)| v);
+    found.map_or(NEVER, |at| row[at].1)
+}
+
+/// `distance` seen from `steps` earlier. A use that exists never becomes [`NEVER`].
+fn later(steps: u32, distance: u32) -> u32 {
+    match distance {
+        NEVER => NEVER,
+        _ => distance.saturating_add(steps).min(NEVER - 1),
+    }
+}
+
+/// For each value live into a block, the index of the first instruction that reads it
+/// there, the block's length if only its edges do, [`NEVER`] if it passes through.
+fn first_reads<V: EntityRef + Ord>(
+    code: &impl Code<Value = V>,
+    liveness: &Liveness<V>,
+) -> Rows<Block, (V, u32)> {
+    let mut first = nowhere(code.value_count());
+    let mut pairs = Vec::with_capacity(liveness.live_in_total());
+    for block in code.all_blocks() {
+        let mut length = 0;
+        for (index, point) in code.points(block).enumerate() {
+            for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {
+                first[value] = first[value].min(index as u32);
+            }
+            length = index as u32 + 1;
+        }
+        for value in code.arguments(block) {
+            first[value] = first[value].min(length);
+        }
+        let live = liveness.live_in(block).iter();
+        pairs.extend(live.map(|&value| (block, (value, first[value]))));
+        for point in code.points(block) {
+            for (value, _) in code.accesses(point) {
+                first[value] = NEVER;
+            }
+        }
+        for value in code.arguments(block) {
+            first[value] = NEVER;
+        }
+    }
+    Rows::from_pairs(code.block_count(), &pairs)
+}
+
+struct Solver<'a, C: Code> {
+    code: &'a C,
+    loops: &'a Loops,
+    /// First reads within each block: what does not change.
+    mentioned: Rows<Block, (C::Value, u32)>,
+    /// Distances so far.
+    entry: Rows<Block, (C::Value, u32)>,
+    /// Distances at the end of the block at hand.
+    nearest: SecondaryMap<C::Value, u32>,
+}
+
+impl<C: Code> Solver<'_, C> {
+    /// Passes in post-order over the blocks whose successors changed, until none did.
+    fn iterate(&mut self, order: &Order) {
+        let mut dirty: SecondaryMap<Block, bool> = SecondaryMap::with_default(true);
+        dirty.resize(self.code.block_count());
+        let mut again = true;
+        while again {
+            again = false;
+            for &block in order.all().iter().rev() {
+                if std::mem::take(&mut dirty[block]) && self.update(block) {
+                    for pred in self.code.predecessors(block) {
+                        dirty[pred] = true;
+                        again = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Recomputes the distances at the start of `block`; says whether any fell.
+    fn update(&mut self, block: Block) -> bool {
+        self.look_ahead(block);
+        let length = self.code.points(block).count() as u32;
+        let mut changed = false;
+        let mentioned = self.mentioned.row(block).iter();
+        for ((value, distance), &(_, here)) in self.entry.row_mut(block).iter_mut().zip(mentioned) {
+            if here == NEVER {
+                let new = later(length, self.nearest[*value]);
+                changed |= new != *distance;
+                *distance = new;
+            }
+        }
+        self.clear_ahead(block);
+        changed
+    }
+
+    /// Gathers the distances at the end of `block`.
+    fn look_ahead(&mut self, block: Block) {
+        for succ in self.code.successors(block) {
+            let cost = match self.loops.leaves_loop(block, succ) {
+                true => LOOP_EXIT,
+                false => 0,
+            };
+            for &(value, distance) in self.entry.row(succ) {
+                let distance = later(cost, distance);
+                self.nearest[value] = self.nearest[value].min(distance);
+            }
+        }
+        for value in self.code.arguments(block) {
+            self.nearest[value] = 0;
+        }
+    }
+
+    fn clear_ahead(&mut self, block: Block) {
+        for succ in self.code.successors(block) {
+            for &(value, _) in self.entry.row(succ) {
+                self.nearest[value] = NEVER;
+            }
+        }
+        for value in self.code.arguments(block) {
+            self.nearest[value] = NEVER;
+        }
+    }
+}

@@ -50,10 +50,7 @@ pub trait Code: Cfg {
     fn points(&self, block: Block) -> impl DoubleEndedIterator<Item = Self::Point> + '_;
 
     /// The operands of an instruction, in a fixed order.
-    fn accesses(
-        &self,
-        point: Self::Point,
-    ) -> impl Iterator<Item = (Self::Value, Role)> + Clone + '_;
+    fn accesses(&self, point: Self::Point) -> impl Iterator<Item = (Self::Value, Role)> + '_;
 
     /// What each incoming edge gives a value.
     fn parameters(&self, block: Block) -> impl Iterator<Item = Self::Value> + '_;
@@ -92,7 +89,7 @@ impl Code for Function {
         self.block_insts(block)
     }
 
-    fn accesses(&self, point: Inst) -> impl Iterator<Item = (VReg, Role)> + Clone + '_ {
+    fn accesses(&self, point: Inst) -> impl Iterator<Item = (VReg, Role)> + '_ {
         self.operands(point).iter().map(|o| (o.vreg, o.role))
     }
 

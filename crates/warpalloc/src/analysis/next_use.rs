@@ -118,24 +118,24 @@ impl<V: EntityRef + Ord> NextUses<V> {
     ) {
         let mut end = operands.len();
         for point in code.points(block).rev() {
-            let accesses = code.accesses(point);
-            let start = end - accesses.clone().count();
+            let accesses = || code.accesses(point);
+            let start = end - accesses().count();
             let index = operands.get(start).copied().unwrap_or(0);
             let rewritten = |value, role| {
-                let mut all = accesses.clone();
+                let mut all = accesses();
                 role == Role::Use && all.any(|(v, r)| v == value && r.writes())
             };
-            for (slot, (value, role)) in operands[start..end].iter_mut().zip(accesses.clone()) {
+            for (slot, (value, role)) in operands[start..end].iter_mut().zip(accesses()) {
                 *slot = match next[value] {
                     NEVER => NEVER,
                     _ if rewritten(value, role) => NEVER,
                     at => at - index,
                 };
             }
-            for (value, _) in accesses.clone().filter(|(_, role)| role.writes()) {
+            for (value, _) in accesses().filter(|(_, role)| role.writes()) {
                 next[value] = NEVER;
             }
-            for (value, _) in accesses.clone().filter(|(_, role)| role.reads()) {
+            for (value, _) in accesses().filter(|(_, role)| role.reads()) {
                 next[value] = index;
             }
             end = start;

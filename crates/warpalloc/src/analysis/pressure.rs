@@ -141,13 +141,13 @@ impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
             self.enter(value);
         }
         for point in code.points(block).rev() {
-            let written = code.accesses(point).filter(|(_, role)| role.writes());
+            let written = || code.accesses(point).filter(|(_, role)| role.writes());
             self.start_moment();
-            for (value, _) in written.clone() {
+            for (value, _) in written() {
                 self.add_unless_live(value);
             }
             visit(Moment::After(point), &self.moment);
-            for (value, _) in written {
+            for (value, _) in written() {
                 self.leave(value);
             }
             for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {

@@ -16,6 +16,7 @@ pub mod spill;
 pub mod stats;
 pub mod strategy;
 pub mod target;
+pub mod text;
 
 pub use allocation::Allocation;
 pub use error::{Error, Place};

@@ -2,6 +2,7 @@
 
 use super::*;
 use rustc_hash::FxHashMap;
+use std::hash::Hash;
 
 /// Builds a [`Function`] block by block.
 ///
@@ -155,6 +156,9 @@ impl Builder {
 
     /// The finished function, its instructions numbered in code order.
     ///
+    /// Opcodes and register lists are numbered by their first mention in code order, so
+    /// that functions with the same code are equal, in whatever order they were built.
+    ///
     /// Nothing is checked here; [`Function::validate`] does that, and so does
     /// [`allocate`](crate::allocate).
     pub fn finish(self) -> Function {
@@ -163,12 +167,23 @@ impl Builder {
         let mut groups = Vec::with_capacity(self.groups.len());
         let mut block_of = Vec::with_capacity(self.insts.len());
         let mut blocks: PrimaryMap<Block, BlockInfo> = PrimaryMap::new();
+        let mut opcodes = Renumbering::of(&self.opcodes);
+        let mut reg_lists = Renumbering::of(&self.reg_lists);
         let preds = predecessors(&self.blocks);
         for (index, (pending, preds)) in self.blocks.into_iter().zip(preds).enumerate() {
             let first = insts.len() as u32;
             for &old in &pending.insts {
                 let mut info = self.insts[old as usize].clone();
                 info.operands = append(&mut operands, &self.operands, info.operands);
+                for operand in &mut operands[info.operands.start as usize..] {
+                    if let Constraint::Except(list) = &mut operand.constraint {
+                        *list = reg_lists.new_number(*list);
+                    }
+                }
+                if let Clobbers::List(list) = &mut info.clobbers {
+                    *list = reg_lists.new_number(*list);
+                }
+                info.opcode = opcodes.new_number(info.opcode);
                 info.groups = append(&mut groups, &self.groups, info.groups);
                 insts.push(info);
                 block_of.push(Block::new(index));
@@ -190,8 +205,8 @@ impl Builder {
             operands,
             groups,
             vregs: self.vregs,
-            opcodes: self.opcodes,
-            reg_lists: self.reg_lists,
+            opcodes: opcodes.new,
+            reg_lists: reg_lists.new,
         }
     }
 
@@ -202,6 +217,34 @@ impl Builder {
         let opcode = self.opcodes.push(name.to_owned());
         self.opcode_ids.insert(name.to_owned(), opcode);
         opcode
+    }
+}
+
+/// Numbers the entries of a table anew by their first mention; equal ones become one.
+struct Renumbering<'a, K: EntityRef, T> {
+    old: &'a PrimaryMap<K, T>,
+    new: PrimaryMap<K, T>,
+    numbers: FxHashMap<&'a T, K>,
+}
+
+impl<'a, K: EntityRef, T: Clone + Eq + Hash> Renumbering<'a, K, T> {
+    fn of(old: &'a PrimaryMap<K, T>) -> Self {
+        Renumbering {
+            old,
+            new: PrimaryMap::new(),
+            numbers: FxHashMap::default(),
+        }
+    }
+
+    /// The new number of `key`; one that does not exist is left to the validator.
+    fn new_number(&mut self, key: K) -> K {
+        match self.old.get(key) {
+            Some(entry) => *self
+                .numbers
+                .entry(entry)
+                .or_insert_with(|| self.new.push(entry.clone())),
+            None => key,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! The checker accepts what the naive allocator makes.
+//! The checker accepts what the naive allocator makes, and the trace executor agrees.
 
+use warpalloc::check::trace::{self, Limits};
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
 use warpalloc::{Options, allocate};
@@ -23,8 +24,16 @@ fn ten_thousand_naive_allocations_are_proved() {
         let shape = Shape::random(50, &mut rng);
         let target = &targets[number % targets.len()];
         let function = generate::function(&shape, target, &mut rng);
-        if let Err(error) = allocate(&function, target, &Options::default()) {
-            panic!("function {number}: {error}");
+        let allocation = match allocate(&function, target, &Options::default()) {
+            Ok(allocation) => allocation,
+            Err(error) => panic!("function {number}: {error}"),
+        };
+        if number % 10 == 0 {
+            for seed in 0..3 {
+                let limits = Limits::default();
+                let traces = trace::compare(&function, target, &allocation, limits, seed);
+                traces.unwrap_or_else(|difference| panic!("function {number}: {difference}"));
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`check`] takes a valid function, a target and any allocation, and either proves the
 //! allocation or names the first thing that is wrong: where, with which value, and why.
+//! [`trace`] is a second opinion that shares nothing with it: it executes both sides.
 //!
 //! # What is proved
 //!
@@ -71,6 +72,7 @@ mod rules;
 mod state;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod violation;
 
 pub use violation::{Fault, Location, NamedReg, Site, Violation};

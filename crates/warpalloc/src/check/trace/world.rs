@@ -1,0 +1,123 @@
+//! What instructions do to values and to the state of the world.
+
+use crate::function::{Effect, Function, Inst, Kind, Operand, Role};
+use crate::target::Target;
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// Something that can be observed: a write of state, or the choice of a way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The instruction.
+    pub inst: Inst,
+    /// The parts of its inputs, in operand order.
+    pub inputs: Vec<u64>,
+}
+
+/// What a run left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Observable events in order.
+    pub events: Vec<Event>,
+    /// Blocks executed.
+    pub blocks: usize,
+}
+
+/// The state that instructions share, and the record of what they did.
+pub(super) struct World {
+    seed: u64,
+    memory: u64,
+    visits: SecondaryMap<Inst, u32>,
+    pub trace: Trace,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> World {
+        World {
+            seed,
+            memory: hash(&[seed, 1]),
+            visits: SecondaryMap::new(),
+            trace: Trace::default(),
+        }
+    }
+
+    /// Counts that the program reaches `inst`; how often it did before.
+    pub(super) fn visit(&mut self, inst: Inst) -> u32 {
+        self.visits[inst] += 1;
+        self.visits[inst] - 1
+    }
+
+    /// Executes `inst`: the parts of its results, in operand order.
+    pub(super) fn execute(
+        &mut self,
+        function: &Function,
+        target: &Target,
+        inst: Inst,
+        inputs: &[u64],
+    ) -> Vec<u64> {
+        let info = function.inst(inst);
+        let operands = function.operands(inst);
+        let state = match info.effect {
+            Effect::Pure => 0,
+            Effect::Read | Effect::Write => self.memory,
+        };
+        let doing = self.doing(function, inst, inputs, state);
+        if info.effect == Effect::Write || chooses(function, inst) {
+            let inputs = inputs.to_vec();
+            self.trace.events.push(Event { inst, inputs });
+        }
+        if info.effect == Effect::Write {
+            self.memory = hash(&[doing, 2]);
+        }
+        if info.kind == Kind::Copy && is_faithful(function, target, operands) {
+            return inputs.to_vec();
+        }
+        let mut results = Vec::new();
+        for (position, operand) in operands.iter().enumerate() {
+            if operand.role.writes() {
+                let width = target.width(function.vreg(operand.vreg).class);
+                results.extend((0..width).map(|part| match info.kind {
+                    Kind::Undef => hash(&[inst.index() as u64, part as u64, 3]),
+                    _ => hash(&[doing, position as u64, part as u64]),
+                }));
+            }
+        }
+        results
+    }
+
+    /// Which of `count` ways the terminator `inst`, just executed, takes.
+    pub(super) fn way(&self, function: &Function, inst: Inst, inputs: &[u64], count: usize) -> u32 {
+        let doing = self.doing(function, inst, inputs, self.visits[inst] as u64);
+        (hash(&[doing, 4]) % count.max(1) as u64) as u32
+    }
+
+    fn doing(&self, function: &Function, inst: Inst, inputs: &[u64], state: u64) -> u64 {
+        let info = function.inst(inst);
+        let name = function.opcode_name(info.opcode).bytes();
+        let opcode = name.fold(self.seed, |h, byte| hash(&[h, byte as u64]));
+        hash(&[opcode, info.imm, state, hash(inputs)])
+    }
+}
+
+/// Whether results and inputs, each laid end to end, are equally long and apart.
+fn is_faithful(function: &Function, target: &Target, operands: &[Operand]) -> bool {
+    let width = |o: &Operand| target.width(function.vreg(o.vreg).class);
+    let inputs: usize = operands.iter().filter(|o| o.role.reads()).map(width).sum();
+    let results: usize = operands.iter().filter(|o| o.role.writes()).map(width).sum();
+    inputs == results && operands.iter().all(|o| o.role != Role::UseDef)
+}
+
+/// A well-mixed digest of `words`.
+pub(super) fn hash(words: &[u64]) -> u64 {
+    let mut state = 0x9e37_79b9_7f4a_7c15 ^ words.len() as u64;
+    for &word in words {
+        state = (state ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        state = (state ^ (state >> 32)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        state ^= state >> 29;
+    }
+    state
+}
+
+/// Whether `inst` decides where to go.
+fn chooses(function: &Function, inst: Inst) -> bool {
+    function.inst(inst).kind == Kind::Branch && function.succs(function.block_of(inst)).len() > 1
+}

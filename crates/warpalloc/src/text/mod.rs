@@ -39,6 +39,7 @@
 //! changes nothing. Parsing knows no rules of the model; [`Function::validate`] does.
 
 mod allocated;
+mod cursor;
 mod error;
 mod lex;
 mod parse;

@@ -1,0 +1,112 @@
+//! What the fuzz targets do with their bytes.
+//!
+//! Each function takes any bytes and panics where the library breaks a promise. The fuzz
+//! targets under `fuzz/` call them with a fuzzer's bytes, the tests of this crate with a few
+//! thousand random ones.
+
+mod damage;
+
+use warpalloc::check::check;
+use warpalloc::function::Function;
+use warpalloc::generate::{self, Rng, Shape};
+use warpalloc::target::{File, Target};
+use warpalloc::text::{self, Case};
+use warpalloc::{Options, Strategy, allocate};
+
+/// Instructions a generated function has at most, about.
+const MAX_INSTS: usize = 60;
+
+/// Text never makes the parser panic, and what parses prints back to itself.
+///
+/// Bytes that start with an even one are text as they are. Others generate a function and
+/// damage its text, so that parsing gets further than its first line.
+pub fn text(data: &[u8]) {
+    let Some((first, rest)) = data.split_first() else {
+        return;
+    };
+    if first % 2 == 0 {
+        return parses_back(&String::from_utf8_lossy(rest));
+    }
+    let mut rng = Rng::from_bytes(rest);
+    let text = case(&mut rng).to_string();
+    parses_back(&text);
+    parses_back(&damage::text(&text, &mut rng));
+}
+
+fn parses_back(text: &str) {
+    let Ok(case) = text::parse(text) else {
+        return;
+    };
+    let printed = case.to_string();
+    match text::parse(&printed) {
+        Ok(back) => {
+            assert!(back == case, "it comes back as something else:\n{printed}");
+            assert_eq!(back.to_string(), printed);
+        }
+        Err(error) => panic!("it does not parse back: {error}\n{printed}"),
+    }
+    // Whatever a text says, the validator has an answer; what it accepts, `allocate`
+    // proves or refuses.
+    if case.function.validate(&case.target).is_ok() && case.function.inst_count() < 1000 {
+        let _ = allocate(&case.function, &case.target, &case.options);
+    }
+}
+
+/// The naive allocator succeeds on whatever the generator makes, and its result is proved.
+pub fn naive(data: &[u8]) {
+    let case = case(&mut Rng::from_bytes(data));
+    if let Err(error) = allocate(&case.function, &case.target, &case.options) {
+        panic!("{error}\n{case}");
+    }
+}
+
+/// The checker never panics on a damaged allocation.
+pub fn checker(data: &[u8]) {
+    let mut rng = Rng::from_bytes(data);
+    let case = case(&mut rng);
+    let Case {
+        target,
+        options,
+        function,
+    } = &case;
+    let Ok(mut allocation) = allocate(function, target, options) else {
+        return;
+    };
+    for _ in 0..rng.within(1..=3) {
+        damage::allocation(function, target, &mut allocation, &mut rng);
+    }
+    let _ = check(function, target, &allocation);
+}
+
+/// A random function for a random target.
+fn case(rng: &mut Rng) -> Case {
+    let target = target(rng);
+    let shape = Shape::random(MAX_INSTS, rng);
+    let function: Function = generate::function(&shape, &target, rng);
+    let options = Options {
+        strategy: Strategy::Naive,
+        ..Options::default()
+    };
+    Case {
+        target,
+        options,
+        function,
+    }
+}
+
+/// Any preset at any budget from four registers on.
+fn target(rng: &mut Rng) -> Target {
+    let target = match rng.below(4) {
+        0 => Target::cicc(),
+        1 => Target::preset("hardware-packed", 80).unwrap_or_else(|_| Target::cicc()),
+        _ => Target::preset("hardware", 90).unwrap_or_else(|_| Target::cicc()),
+    };
+    let most = match rng.below(4) {
+        0 => 6,
+        1 => 16,
+        2 => 40,
+        _ => 255,
+    };
+    let registers = rng.within(4..=most);
+    target.with_budget(File::R, registers)
+}

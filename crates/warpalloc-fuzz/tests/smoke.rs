@@ -1,0 +1,28 @@
+//! Every fuzz target on a few thousand random inputs.
+
+use warpalloc::generate::Rng;
+
+/// Runs `target` on `count` inputs of up to `len` bytes.
+fn run(target: fn(&[u8]), seed: u64, count: usize, len: usize) {
+    let mut rng = Rng::new(seed);
+    for _ in 0..count {
+        let len = rng.below(len);
+        let data: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
+        target(&data);
+    }
+}
+
+#[test]
+fn text() {
+    run(warpalloc_fuzz::text, 1, 4000, 400);
+}
+
+#[test]
+fn naive() {
+    run(warpalloc_fuzz::naive, 2, 2000, 400);
+}
+
+#[test]
+fn checker() {
+    run(warpalloc_fuzz::checker, 3, 3000, 400);
+}

@@ -7,11 +7,12 @@
 mod damage;
 
 use warpalloc::check::check;
+use warpalloc::check::trace::{self, Limits};
 use warpalloc::function::Function;
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
-use warpalloc::text::{self, Case};
-use warpalloc::{Options, Strategy, allocate};
+use warpalloc::text::{self, Allocated, Case};
+use warpalloc::{Allocation, Options, Strategy, allocate};
 
 /// Instructions a generated function has at most, about.
 const MAX_INSTS: usize = 60;
@@ -52,15 +53,18 @@ fn parses_back(text: &str) {
     }
 }
 
-/// The naive allocator succeeds on whatever the generator makes, and its result is proved.
+/// The naive allocator succeeds on whatever the generator makes; its result is proved and
+/// runs like the original.
 pub fn naive(data: &[u8]) {
     let case = case(&mut Rng::from_bytes(data));
-    if let Err(error) = allocate(&case.function, &case.target, &case.options) {
-        panic!("{error}\n{case}");
+    match allocate(&case.function, &case.target, &case.options) {
+        Ok(allocation) => runs_alike(&case, &allocation),
+        Err(error) => panic!("{error}\n{case}"),
     }
 }
 
-/// The checker never panics on a damaged allocation.
+/// The checker never panics on a damaged allocation, and never accepts one that runs unlike
+/// the original.
 pub fn checker(data: &[u8]) {
     let mut rng = Rng::from_bytes(data);
     let case = case(&mut rng);
@@ -75,7 +79,27 @@ pub fn checker(data: &[u8]) {
     for _ in 0..rng.within(1..=3) {
         damage::allocation(function, target, &mut allocation, &mut rng);
     }
-    let _ = check(function, target, &allocation);
+    if check(function, target, &allocation).is_ok() {
+        runs_alike(&case, &allocation);
+    }
+}
+
+/// Panics unless the allocated function runs like the original on a few paths.
+fn runs_alike(case: &Case, allocation: &Allocation) {
+    let Case {
+        target, function, ..
+    } = case;
+    for seed in 0..3 {
+        let limits = Limits { blocks: 64 };
+        if let Err(difference) = trace::compare(function, target, allocation, limits, seed) {
+            let shown = Allocated {
+                function,
+                target,
+                allocation,
+            };
+            panic!("{difference}\n{case}\n{shown}");
+        }
+    }
 }
 
 /// A random function for a random target.

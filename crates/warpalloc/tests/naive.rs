@@ -1,5 +1,7 @@
-//! Wherever an allocation exists, the naive allocator finds one, at any budget.
+//! Wherever an allocation exists, the naive allocator finds one, at any budget, and what it
+//! finds runs like the original.
 
+use warpalloc::check::trace::{self, Limits};
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
 use warpalloc::text::{Allocated, Case};
@@ -29,8 +31,12 @@ fn succeeds(target: &Target, shape: &Shape, rng: &mut Rng) {
         options: Options::default(),
         function: generate::function(shape, target, rng),
     };
-    if let Err(error) = allocate(&case.function, target, &case.options) {
-        panic!("{error}\n{case}");
+    let allocation = allocate(&case.function, target, &case.options)
+        .unwrap_or_else(|error| panic!("{error}\n{case}"));
+    for seed in 0..2 {
+        let limits = Limits { blocks: 64 };
+        trace::compare(&case.function, target, &allocation, limits, seed)
+            .unwrap_or_else(|difference| panic!("{difference}\n{case}"));
     }
 }
 

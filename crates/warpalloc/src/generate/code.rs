@@ -74,6 +74,7 @@ impl Generator<'_> {
                 effect: Effect::Write,
                 ..Draft::new("barrier")
             }),
+            74 if s.guards => self.undefined(),
             _ => self.arithmetic(),
         }
         while self.window.due_count() > 4 {
@@ -360,6 +361,17 @@ impl Generator<'_> {
         let guard = self.condition();
         draft = self.unless_too_large(draft.reads(guard));
         self.emit(draft);
+    }
+
+    /// A value without contents, as before definitions under a guard and its opposite.
+    fn undefined(&mut self) {
+        let class = self.class();
+        let vreg = self.builder.vreg(class);
+        let draft = Draft::new("undef").writes(vreg);
+        self.emit(Draft {
+            kind: Kind::Undef,
+            ..draft
+        });
     }
 
     fn copy(&mut self) {

@@ -1,7 +1,7 @@
 //! The dataflow part of the proof: which location holds which value, block by block.
 
 use super::equations::Equations;
-use super::live::Live;
+use super::live::{Lists, Live};
 use super::rules::transfer_path;
 use super::state::{Content, Locations, Meet, Partition, Value, Words, file_bit};
 use super::violation::{Fault, Location, NamedReg, Site, Violation};
@@ -9,7 +9,7 @@ use crate::allocation::{Allocation, Edit, Point, SlotAddr, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
 use crate::target::{File, PReg, RegSet, Target, Unit};
-use cranelift_entity::{EntityRef, SecondaryMap, packed_option::PackedOption};
+use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
@@ -53,7 +53,10 @@ struct Flow<'a> {
 
     /// First part of each virtual register; those of preserved units come after all.
     part_base: Vec<u32>,
-    file_bits: Vec<u32>,
+    /// By part: the file of its virtual register, as a bit.
+    part_files: Vec<u32>,
+    /// The parts of what is live at the start of each block.
+    live_parts: Lists<u32>,
     /// The current value of each part.
     current: Vec<Value>,
     /// Values below belong to blocks left behind.
@@ -69,7 +72,6 @@ struct Flow<'a> {
     states: Vec<Option<Partition>>,
     meet: Meet,
     edge_values: Vec<Value>,
-    argument: SecondaryMap<VReg, PackedOption<VReg>>,
     at: Cursor,
 }
 
@@ -88,15 +90,16 @@ impl<'a> Flow<'a> {
             }
         };
         let mut part_base = Vec::with_capacity(function.vreg_count() + 1);
-        let mut file_bits = Vec::with_capacity(function.vreg_count());
+        let mut part_files = Vec::new();
         let mut parts = 0;
         for vreg in function.vregs() {
             let class = target.class(function.vreg(vreg).class);
             part_base.push(parts);
-            file_bits.push(file_bit(class.file));
             parts += class.width as u32;
+            part_files.resize(parts as usize, file_bit(class.file));
         }
         part_base.push(parts);
+        let live_parts = live.expand(|vreg| part_base[vreg.index()]..part_base[vreg.index() + 1]);
         let words = Words::of(target);
         let units = target.unit_count();
         let local_words = words.count(allocation.frame.size(Space::Local));
@@ -118,7 +121,8 @@ impl<'a> Flow<'a> {
             current: vec![0; parts as usize + preserved.len()],
             preserved,
             part_base,
-            file_bits,
+            part_files,
+            live_parts,
             base: 1,
             next: 1,
             homes: Vec::new(),
@@ -128,7 +132,6 @@ impl<'a> Flow<'a> {
             states: vec![None; function.block_count()],
             meet: Meet::default(),
             edge_values: Vec::new(),
-            argument: SecondaryMap::new(),
             at: Cursor {
                 block: entry,
                 index: 0,
@@ -173,8 +176,7 @@ impl<'a> Flow<'a> {
 
     /// On entry every preserved unit holds its own value and nothing else is known.
     fn entry_state(&self) -> Partition {
-        let live = self.live.at_start(self.function.entry());
-        let undefined: u32 = live.iter().map(|&v| self.width(v) as u32).sum();
+        let undefined = self.live_parts.of(self.function.entry().index()).len() as u32;
         let classes = undefined + self.preserved.len() as u32;
         let held = (undefined..).zip(&self.preserved);
         Partition {
@@ -224,17 +226,11 @@ impl<'a> Flow<'a> {
         self.homes.clear();
         self.homes.resize(state.classes as usize, 0);
         let mut classes = state.parts.iter();
-        for vreg in self.live.at_start(block) {
-            let (start, end) = (
-                self.part_base[vreg.index()],
-                self.part_base[vreg.index() + 1],
-            );
-            for (part, &class) in (start..end).zip(&mut classes) {
-                self.current[part as usize] = self.base + class as u64;
-                self.homes[class as usize] |= self.file_bits[vreg.index()];
-            }
+        for (&part, &class) in self.live_parts.of(block.index()).iter().zip(&mut classes) {
+            self.current[part as usize] = self.base + class as u64;
+            self.homes[class as usize] |= self.part_files[part as usize];
         }
-        let entry_parts = self.current.len() - self.preserved.len();
+        let entry_parts = self.entry_parts();
         for (index, &class) in classes.enumerate() {
             let file = self.target.reg_at(self.preserved[index]).file;
             self.current[entry_parts + index] = self.base + class as u64;
@@ -250,24 +246,18 @@ impl<'a> Flow<'a> {
 
     /// Meets the present state into that of `block`; whether that changed.
     fn arrive(&mut self, block: Block, args: &[VReg]) -> bool {
-        let params = &self.function.block(block).params;
-        for (&param, &arg) in params.iter().zip(args) {
-            self.argument[param] = arg.into();
-        }
         let mut values = std::mem::take(&mut self.edge_values);
         values.clear();
-        for &vreg in self.live.at_start(block) {
-            let source = self.argument[vreg].expand().unwrap_or(vreg);
-            for part in 0..self.width(vreg) {
-                values.push(self.current_value(source, part));
+        let params = &self.function.block(block).params;
+        match params.is_empty() {
+            true => self.live_values(block, &mut values),
+            false => {
+                let before = self.assign_params(params, args);
+                self.live_values(block, &mut values);
+                self.restore_params(params, before);
             }
         }
-        let entry_parts = self.current.len() - self.preserved.len();
-        values.extend_from_slice(&self.current[entry_parts..]);
         let equations = self.edge_equations(block, args);
-        for &param in params {
-            self.argument[param] = None.into();
-        }
         let state = &mut self.states[block.index()];
         let changed = match state {
             None => {
@@ -289,6 +279,37 @@ impl<'a> Flow<'a> {
         };
         self.edge_values = values;
         changed
+    }
+
+    /// The current values of what lives at the start of `block`. Each was set since the
+    /// present block was entered, as it is written there or live at its start too.
+    fn live_values(&self, block: Block, values: &mut Vec<Value>) {
+        let parts = self.live_parts.of(block.index());
+        values.extend(parts.iter().map(|&part| self.current[part as usize]));
+        values.extend_from_slice(&self.current[self.entry_parts()..]);
+    }
+
+    /// Gives `params` the values of `args`, all at once; what they had before.
+    fn assign_params(&mut self, params: &[VReg], args: &[VReg]) -> SmallVec<[Value; 16]> {
+        let before = params
+            .iter()
+            .flat_map(|&p| self.parts(p))
+            .copied()
+            .collect();
+        let values: SmallVec<[Value; 16]> =
+            args.iter().flat_map(|&a| self.parts(a)).copied().collect();
+        self.restore_params(params, values);
+        before
+    }
+
+    fn restore_params(&mut self, params: &[VReg], values: SmallVec<[Value; 16]>) {
+        let mut values = values.into_iter();
+        for &param in params {
+            let base = self.part_base[param.index()] as usize;
+            let end = self.part_base[param.index() + 1] as usize;
+            let parts = &mut self.current[base..end];
+            parts.iter_mut().zip(&mut values).for_each(|(p, v)| *p = v);
+        }
     }
 
     /// Equations that hold on the way into `block` and speak of a value that is live there.
@@ -349,10 +370,9 @@ impl<'a> Flow<'a> {
     /// Fails unless each unit of `reg` holds the matching part of `vreg`.
     fn expect(&self, vreg: VReg, reg: PReg, site: Site) -> Outcome {
         let first = self.target.unit(reg).index();
-        let base = self.part_base[vreg.index()] as usize;
-        for part in 0..self.width(vreg) {
+        for (part, &value) in self.parts(vreg).iter().enumerate() {
             let content = self.locations.get(first + part);
-            if content != Content::whole(self.current[base + part]) || content.is_nothing() {
+            if content != Content::whole(value) || content.is_nothing() {
                 let fault = Fault::NotThere {
                     reg: self.named(reg.offset(part)),
                     holds: self.holder(content),
@@ -366,10 +386,9 @@ impl<'a> Flow<'a> {
     /// Gives each result a fresh value.
     fn define(&mut self, operands: &[Operand]) {
         for operand in operands.iter().filter(|o| o.role.writes()) {
-            for part in 0..self.width(operand.vreg) {
-                let value = self.fresh(operand.vreg);
-                let part = self.part_base[operand.vreg.index()] as usize + part;
-                self.current[part] = value;
+            let base = self.part_base[operand.vreg.index()] as usize;
+            for part in base..base + self.width(operand.vreg) {
+                self.current[part] = self.fresh(part);
             }
         }
     }
@@ -394,9 +413,7 @@ impl<'a> Flow<'a> {
         }
         let mut values: SmallVec<[Value; 16]> = SmallVec::new();
         for input in operands.iter().filter(|o| o.role.reads()) {
-            for part in 0..self.width(input.vreg) {
-                values.push(self.current_value(input.vreg, part));
-            }
+            values.extend_from_slice(self.parts(input.vreg));
         }
         let mut values = values.into_iter();
         for result in operands.iter().filter(|o| o.role.writes()) {
@@ -404,7 +421,7 @@ impl<'a> Flow<'a> {
             let width = self.width(result.vreg);
             for (part, value) in (base..base + width).zip(&mut values) {
                 self.current[part] = value;
-                self.homes[(value - self.base) as usize] |= self.file_bits[result.vreg.index()];
+                self.homes[(value - self.base) as usize] |= self.part_files[part];
             }
         }
     }
@@ -420,7 +437,7 @@ impl<'a> Flow<'a> {
     }
 
     fn preserved_are_back(&self) -> Outcome {
-        let entry_parts = self.current.len() - self.preserved.len();
+        let entry_parts = self.entry_parts();
         for (unit, &value) in self.preserved.iter().zip(&self.current[entry_parts..]) {
             if self.locations.get(unit.index()) != Content::whole(value) {
                 let reg = self.named(self.target.reg_at(*unit));
@@ -576,8 +593,7 @@ impl<'a> Flow<'a> {
             return Ok(());
         }
         for &vreg in &self.pinned {
-            let base = self.part_base[vreg.index()] as usize;
-            let mut parts = self.current[base..base + self.width(vreg)].iter();
+            let mut parts = self.parts(vreg).iter();
             let part = parts.position(|&value| value == content.value());
             if let Some(part) = part
                 && self.is_live_here(vreg)
@@ -622,19 +638,20 @@ impl<'a> Flow<'a> {
         home.is_some_and(|files| files & file_bit(file) != 0)
     }
 
-    /// The value of a part; one that was never given a value gets an unknown one.
-    fn current_value(&mut self, vreg: VReg, part: usize) -> Value {
-        let index = self.part_base[vreg.index()] as usize + part;
-        if self.current[index] < self.base {
-            self.current[index] = self.fresh(vreg);
-        }
-        self.current[index]
-    }
-
-    fn fresh(&mut self, vreg: VReg) -> Value {
-        self.homes.push(self.file_bits[vreg.index()]);
+    fn fresh(&mut self, part: usize) -> Value {
+        self.homes.push(self.part_files[part]);
         self.next += 1;
         self.next - 1
+    }
+
+    /// The values of the parts of `vreg`.
+    fn parts(&self, vreg: VReg) -> &[Value] {
+        &self.current[self.part_base[vreg.index()] as usize..][..self.width(vreg)]
+    }
+
+    /// Where the parts of preserved units begin.
+    fn entry_parts(&self) -> usize {
+        self.current.len() - self.preserved.len()
     }
 
     /// The location of the first word of a slot.
@@ -659,8 +676,7 @@ impl<'a> Flow<'a> {
             return None;
         }
         self.function.vregs().find_map(|vreg| {
-            let base = self.part_base[vreg.index()] as usize;
-            let mut parts = self.current[base..base + self.width(vreg)].iter();
+            let mut parts = self.parts(vreg).iter();
             Some((vreg, parts.position(|&part| part == value)?))
         })
     }

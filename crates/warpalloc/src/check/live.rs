@@ -8,6 +8,7 @@
 use crate::allocation::{Allocation, Edit};
 use crate::function::{Block, Function, VReg};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use std::ops::Range;
 
 /// Virtual registers that are live at the start of each block, parameters included.
 pub(super) struct Live {
@@ -32,6 +33,18 @@ impl Live {
         Live {
             by_block: Lists::new(function.block_count(), &walk.found),
         }
+    }
+
+    /// For each block, what `expand` makes of each virtual register live at its start.
+    pub(super) fn expand(&self, expand: impl Fn(VReg) -> Range<u32>) -> Lists<u32> {
+        let mut starts = vec![0];
+        let mut items = Vec::with_capacity(self.by_block.items.len());
+        for block in 0..self.by_block.starts.len() - 1 {
+            let vregs = self.by_block.of(block).iter();
+            items.extend(vregs.flat_map(|&vreg| expand(vreg)));
+            starts.push(items.len() as u32);
+        }
+        Lists { starts, items }
     }
 
     /// The virtual registers live at the start of `block`, ascending.

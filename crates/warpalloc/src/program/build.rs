@@ -2,7 +2,7 @@
 
 use super::{Link, Op, Origin, Program, ProgramBlock, Value, ValueInfo};
 use crate::error::Error;
-use crate::function::{Block, Constraint, Convention, Function, Inst, Kind};
+use crate::function::{Block, Constraint, Convention, Function, Inst, Kind, Operand, Role};
 use crate::prepare::bodies::{Body, bodies};
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap};
@@ -86,7 +86,8 @@ impl Build<'_> {
         let mut around = Around::default();
         if self.is_constrained(inst) {
             for body in bodies(function, self.target, inst)? {
-                if !body.is_free(function, inst) || self.is_return_of_device(inst) {
+                let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
+                if !free || self.is_return_of_device(inst) {
                     self.isolate(inst, &body, &mut values, &mut around);
                 }
             }
@@ -103,10 +104,25 @@ impl Build<'_> {
 
     fn is_constrained(&self, inst: Inst) -> bool {
         let function = self.program.function;
-        let constrained = |o: &crate::function::Operand| o.constraint != Constraint::Any;
+        let constrained = |o: &Operand| o.constraint != Constraint::Any;
+        let early = |o: &Operand| o.role == Role::EarlyDef;
         !function.groups(inst).is_empty()
-            || function.operands(inst).iter().any(constrained)
+            || function
+                .operands(inst)
+                .iter()
+                .any(|o| constrained(o) || early(o))
             || self.is_return_of_device(inst)
+    }
+
+    /// Whether an early result of `body` is also an input of `inst`: as one value it could
+    /// not sit in two registers.
+    fn overwrites_input(&self, inst: Inst, body: &Body) -> bool {
+        let operands = self.program.function.operands(inst);
+        body.members.iter().any(|m| {
+            let result = &operands[m.operand];
+            let reads_it = |o: &Operand| o.vreg == result.vreg && o.role.reads();
+            result.role == Role::EarlyDef && operands.iter().any(reads_it)
+        })
     }
 
     /// A returning function gives the preserved registers back before its results are
@@ -215,7 +231,11 @@ impl Build<'_> {
 
 impl Program<'_> {
     /// The block on the edge of `block` at position `succ`, made if there is none yet.
+    /// A block that stands on an edge itself has but one way to go and is its own.
     pub fn split_edge(&mut self, block: Block, succ: usize) -> Block {
+        if self.blocks[block].edge.is_some() {
+            return block;
+        }
         let to = self.blocks[block].succs[succ];
         if self.blocks[to].edge == Some((block, succ as u32)) {
             return to;

@@ -3,7 +3,7 @@
 use super::{Op, Program, Slot, Value, sequence};
 use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::error::Error;
-use crate::function::{Block, Convention, Function, Inst, Kind};
+use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind};
 use crate::options::Options;
 use crate::spill::frame::FrameLayout;
 use crate::spill::slots;
@@ -92,6 +92,10 @@ impl Emitter<'_> {
             self.touch(value);
         }
         let function = self.program.function;
+        if function.inst(inst).clobbers != Clobbers::None {
+            self.touched
+                .union_with(&function.clobbers(self.target, inst));
+        }
         if function.inst(inst).kind == Kind::Copy && self.is_in_place(function, inst) {
             self.deleted.insert(inst);
         }

@@ -23,9 +23,11 @@
 mod build;
 mod code;
 mod emit;
+mod facts;
 mod sequence;
 
 pub use emit::emit;
+pub use facts::{Facts, block_pressure};
 pub use sequence::sequence;
 
 use crate::allocation::Space;

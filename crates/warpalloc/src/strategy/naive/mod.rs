@@ -14,7 +14,7 @@ mod seat;
 
 use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr};
 use crate::error::{Error, Place};
-use crate::function::{Block, Convention, Function, Inst, Kind, VReg};
+use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, VReg};
 use crate::options::Options;
 use crate::stats::{EditCounts, Stats};
 use crate::target::{Class, File, PReg, RegSet, SpillPath, Target};
@@ -103,6 +103,10 @@ impl<'a> Naive<'a> {
         }
         self.touched
             .union_with(&self.function.clobbers(self.target, inst));
+        if self.function.inst(inst).clobbers != Clobbers::None {
+            let clobbers = self.function.clobbers(self.target, inst);
+            self.touched.union_with(&clobbers);
+        }
         self.registers[self.function.operand_range(inst)].copy_from_slice(&seats);
         Ok(())
     }

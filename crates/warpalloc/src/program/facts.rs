@@ -1,0 +1,79 @@
+//! What a strategy needs to know about a program, computed together.
+
+use super::{Program, Value};
+use crate::analysis::{Code, Frequencies, LiveSet, Liveness, Loops, Order};
+use crate::function::Block;
+use crate::target::{File, Target};
+
+/// Facts about a program; stale as soon as it changes.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Block order.
+    pub order: Order,
+    /// Loops.
+    pub loops: Loops,
+    /// How often blocks run.
+    pub frequencies: Frequencies,
+    /// What is live where.
+    pub liveness: Liveness<Value>,
+}
+
+impl Facts {
+    /// Analyses `program`.
+    pub fn of(program: &Program) -> Facts {
+        let order = Order::compute(program);
+        let loops = Loops::compute(program, &order);
+        let frequencies = Frequencies::compute(program, &order, &loops);
+        let liveness = Liveness::compute(program);
+        Facts {
+            order,
+            loops,
+            frequencies,
+            liveness,
+        }
+    }
+}
+
+/// Units of one file in use while each operation of `block` executes: the greater of what
+/// lives before it and what lives after it, results nobody reads included.
+pub fn block_pressure(
+    program: &Program,
+    target: &Target,
+    liveness: &Liveness<Value>,
+    live: &mut LiveSet<Value>,
+    block: Block,
+    file: File,
+) -> Vec<u32> {
+    let width = |value: Value| {
+        let class = target.class(program.values[value].class);
+        if class.file == file {
+            class.width as u32
+        } else {
+            0
+        }
+    };
+    live.start_at_end(liveness, block);
+    let mut now: u32 = live.iter().map(width).sum();
+    let mut pressure: Vec<u32> = Vec::with_capacity(program.blocks[block].ops.len());
+    for point in program.points(block).rev() {
+        let accesses = program.accesses(point);
+        let accesses: smallvec::SmallVec<[_; 8]> = accesses.collect();
+        let mut after = now;
+        for &(value, role) in &accesses {
+            if role.writes() && !live.contains(value) {
+                after += width(value);
+            } else if role.writes() {
+                now -= width(value);
+                live.remove(value);
+            }
+        }
+        for &(value, role) in &accesses {
+            if role.reads() && live.insert(value) {
+                now += width(value);
+            }
+        }
+        pressure.push(after.max(now));
+    }
+    pressure.reverse();
+    pressure
+}

@@ -1,0 +1,92 @@
+//! Parallel copies in which some values are gone.
+//!
+//! All copies of one operation happen at once, but a copy from memory to memory passes
+//! through a register, and there may be more of them than registers. So they go one by
+//! one, in an order in which nothing is overwritten before it is read:
+//!
+//! 1. fetches whose home another copy is about to overwrite, into pieces;
+//! 2. everything that ends in a home, sources before they are overwritten, a cycle opened
+//!    by fetching one of its values into a piece;
+//! 3. the copies between registers, at once;
+//! 4. the remaining fetches, which overwrite registers nobody reads any more.
+
+use super::Spiller;
+use crate::program::{Op, Program, Value};
+use smallvec::SmallVec;
+
+type Pair = (Value, Value);
+
+impl Spiller<'_> {
+    pub(super) fn rewrite_copies(
+        &mut self,
+        program: &mut Program,
+        pairs: SmallVec<[Pair; 2]>,
+        out: &mut Vec<Op>,
+    ) {
+        if pairs
+            .iter()
+            .all(|&(to, from)| !self.is_gone(to) && !self.is_gone(from))
+        {
+            out.push(Op::Copies(pairs));
+            return;
+        }
+        let overwritten: Vec<Value> = pairs
+            .iter()
+            .map(|&(to, _)| to)
+            .filter(|&v| self.is_gone(v))
+            .collect();
+        let (mut home, mut between, mut fetched) = (Vec::new(), SmallVec::new(), Vec::new());
+        for (to, from) in pairs {
+            match (self.is_gone(to), self.is_gone(from)) {
+                (false, false) => between.push((to, from)),
+                (true, _) if self.same_home(to, from) => {}
+                (true, _) => home.push((to, from)),
+                (false, true) if overwritten.contains(&from) => {
+                    let piece = self.piece(program, from);
+                    self.fetch(program, from, piece, out);
+                    between.push((to, piece));
+                }
+                (false, true) => fetched.push((to, from)),
+            }
+        }
+        self.copy_home(program, home, out);
+        if !between.is_empty() {
+            out.push(Op::Copies(between));
+        }
+        for (to, from) in fetched {
+            self.fetch(program, from, to, out);
+        }
+    }
+
+    fn copy_home(&mut self, program: &mut Program, mut pairs: Vec<Pair>, out: &mut Vec<Op>) {
+        while !pairs.is_empty() {
+            let is_read = |value: Value| pairs.iter().any(|&(_, from)| from == value);
+            match pairs.iter().position(|&(to, _)| !is_read(to)) {
+                Some(ready) => {
+                    let (to, from) = pairs.remove(ready);
+                    self.copy_one_home(program, to, from, out);
+                }
+                None => {
+                    let from = pairs[0].1;
+                    let piece = self.piece(program, from);
+                    self.fetch(program, from, piece, out);
+                    for pair in pairs.iter_mut().filter(|pair| pair.1 == from) {
+                        pair.1 = piece;
+                    }
+                }
+            }
+        }
+    }
+
+    fn copy_one_home(&mut self, program: &mut Program, to: Value, from: Value, out: &mut Vec<Op>) {
+        let source = match self.is_gone(from) {
+            false => from,
+            true => {
+                let piece = self.piece(program, from);
+                self.fetch(program, from, piece, out);
+                piece
+            }
+        };
+        self.put_home(program, to, source, out);
+    }
+}

@@ -1,0 +1,370 @@
+//! Spilling is right whatever is spilled: random functions lose random values, are coloured
+//! by brute force with registers to spare, and the result is proved.
+
+use super::{SpillCounts, SpillPolicy, Spiller};
+use crate::allocation::{Allocation, Space};
+use crate::analysis::{Code, LiveSet};
+use crate::check;
+use crate::function::{Builder, Effect, Function, Kind, Role};
+use crate::generate::{self, Rng, Shape};
+use crate::options::Options;
+use crate::program::{Facts, Op, Program, Value, emit};
+use crate::stats::Stats;
+use crate::target::{Class, File, PReg, RegSet, Target};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use std::collections::BTreeSet;
+
+type Colours = SecondaryMap<Value, Option<PReg>>;
+/// Members with their offsets, alignment, and the only start if there is one.
+type Body = (Vec<(Value, u16)>, usize, Option<PReg>);
+
+/// Interference by definition: a result and everything live after it.
+fn interference(program: &Program) -> Vec<BTreeSet<Value>> {
+    let facts = Facts::of(program);
+    let mut edges = vec![BTreeSet::new(); program.values.len()];
+    let mut live = LiveSet::new(program.values.len());
+    for block in program.blocks.keys() {
+        live.start_at_end(&facts.liveness, block);
+        for point in program.points(block).rev() {
+            let accesses: Vec<_> = program.accesses(point).collect();
+            let written: Vec<_> = accesses.iter().filter(|(_, r)| r.writes()).collect();
+            for &&(value, role) in &written {
+                let others = live.iter().chain(written.iter().map(|(v, _)| *v));
+                let early = accesses
+                    .iter()
+                    .filter(|(_, r)| role == Role::EarlyDef && r.reads());
+                for other in others.chain(early.map(|(v, _)| *v)).filter(|&v| v != value) {
+                    edges[value.index()].insert(other);
+                    edges[other.index()].insert(value);
+                }
+            }
+            live.step_back_over(accesses.into_iter());
+        }
+    }
+    edges
+}
+
+/// Units that clobbers forbid each value.
+fn clobbered(program: &Program, target: &Target) -> Vec<RegSet> {
+    let facts = Facts::of(program);
+    let mut forbidden = vec![RegSet::new(target); program.values.len()];
+    let mut live = LiveSet::new(program.values.len());
+    for block in program.blocks.keys() {
+        live.start_at_end(&facts.liveness, block);
+        for (index, point) in program
+            .points(block)
+            .enumerate()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+        {
+            let accesses: Vec<_> = program.accesses(point).collect();
+            if let Op::Inst { inst, .. } = &program.blocks[block].ops[index] {
+                let set = program.function.clobbers(target, *inst);
+                for value in live.iter() {
+                    if !accesses
+                        .iter()
+                        .any(|&(v, r)| v == value && r.writes() && r != Role::UseDef)
+                    {
+                        forbidden[value.index()].union_with(&set);
+                    }
+                }
+            }
+            live.step_back_over(accesses.into_iter());
+        }
+    }
+    forbidden
+}
+
+fn colour(program: &Program, target: &Target) -> Option<Colours> {
+    let edges = interference(program);
+    let clobbers = clobbered(program, target);
+    let mut bodies: Vec<Body> = Vec::new();
+    let mut linked = BTreeSet::new();
+    for link in &program.links {
+        linked.extend(link.members.iter().map(|m| m.0));
+        bodies.push((link.members.to_vec(), link.align, link.fixed));
+    }
+    bodies.sort_by_key(|b| b.2.is_none());
+    let singles = program.values.keys().filter(|v| !linked.contains(v));
+    bodies.extend(singles.map(|v| (vec![(v, 0)], 1, None)));
+    let mut colours = Colours::new();
+    for (members, align, fixed) in bodies {
+        let file = target.class(program.values[members[0].0].class).file;
+        let fits = |start: &PReg| {
+            (start.unit as usize).is_multiple_of(align)
+                && fixed.is_none_or(|f| f == *start)
+                && members.iter().all(|&(value, offset)| {
+                    let class = program.values[value].class;
+                    let (reg, width) = (start.offset(offset as usize), target.width(class));
+                    let taken = |other: &Value| {
+                        colours[*other].is_some_and(|at: PReg| {
+                            let other_width = target.width(program.values[*other].class);
+                            at.file == reg.file
+                                && at.unit < reg.unit + width as u16
+                                && reg.unit < at.unit + other_width as u16
+                        })
+                    };
+                    let info = &program.values[value];
+                    let hit = |set: &RegSet| set.overlaps(target, reg, width);
+                    target.fits(class, reg)
+                        && !edges[value.index()].iter().any(taken)
+                        && !hit(&clobbers[value.index()])
+                        && !info.forbidden.as_ref().is_some_and(hit)
+                })
+        };
+        let start = (0..target.file(file).units)
+            .map(|u| PReg::new(file, u))
+            .find(fits)?;
+        for (value, offset) in members {
+            colours[value] = Some(start.offset(offset as usize));
+        }
+    }
+    Some(colours)
+}
+
+/// Spills `rounds` random sets of values one after the other and proves what comes out.
+fn spill_at_random(
+    function: &Function,
+    target: &Target,
+    policy: SpillPolicy,
+    rng: &mut Rng,
+) -> bool {
+    let mut program = Program::new(function, target, None).unwrap();
+    let mut spiller = Spiller::new(target, policy, Space::Local);
+    let odds = rng.within(1..=5);
+    for _ in 0..rng.within(1..=3) {
+        let facts = Facts::of(&program);
+        let is_there = |v: Value| !spiller.is_gone(v) && !program.values[v].unspillable;
+        let values: Vec<_> = program.values.keys().filter(|&v| is_there(v)).collect();
+        let values: Vec<_> = values.into_iter().filter(|_| rng.one_in(odds)).collect();
+        spiller.spill(&mut program, &facts, &values);
+    }
+    let Some(colours) = colour(&program, target) else {
+        return false;
+    };
+    let options = Options::default();
+    let allocation = emit(&program, target, &options, &colours, Stats::default()).unwrap();
+    prove(function, target, &allocation);
+    true
+}
+
+fn prove(function: &Function, target: &Target, allocation: &Allocation) {
+    if let Err(violation) = check::check(function, target, allocation) {
+        panic!("{violation}");
+    }
+    for seed in 1..4 {
+        let limits = check::trace::Limits::default();
+        if let Err(difference) = check::trace::compare(function, target, allocation, limits, seed) {
+            panic!("{difference}");
+        }
+    }
+}
+
+#[test]
+fn any_set_of_values_can_be_spilled_in_any_order() {
+    let target = Target::hardware(90).unwrap();
+    let mut proved = 0;
+    for seed in 0..1500 {
+        let mut rng = Rng::new(seed);
+        let shape = Shape::random(60, &mut rng);
+        let function = generate::function(&shape, &target, &mut rng);
+        let policy = SpillPolicy {
+            lazy_reload: seed % 3 != 0,
+            rematerialise: seed % 2 == 0,
+            ..SpillPolicy::default()
+        };
+        proved += spill_at_random(&function, &target, policy, &mut rng) as u32;
+    }
+    assert!(
+        proved > 1200,
+        "only {proved} functions could be coloured by brute force"
+    );
+}
+
+/// One value alive over many others, read `readers` times.
+fn with_readers(readers: usize) -> Function {
+    let mut b = Builder::new("readers");
+    let block = b.block();
+    let x = b.vreg(Class::R32);
+    b.inst(block, "load").def(x).effect(Effect::Read);
+    for _ in 0..readers {
+        b.inst(block, "store").use_(x).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    b.finish()
+}
+
+fn spill_first(function: &Function, policy: SpillPolicy) -> (SpillCounts, usize) {
+    let target = Target::hardware(90).unwrap();
+    let mut program = Program::new(function, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    let mut spiller = Spiller::new(&target, policy, Space::Local);
+    let counts = spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    let fetch = |op: &&Op| matches!(op, Op::Reload { .. } | Op::Recompute { .. });
+    let fetches = program
+        .blocks
+        .values()
+        .flat_map(|b| &b.ops)
+        .filter(fetch)
+        .count();
+    (counts, fetches)
+}
+
+#[test]
+fn with_room_no_reader_needs_a_fetch_of_its_own() {
+    let eager = SpillPolicy {
+        lazy_reload: false,
+        ..SpillPolicy::default()
+    };
+    assert_eq!(spill_first(&with_readers(5), eager).1, 5);
+    assert_eq!(spill_first(&with_readers(5), SpillPolicy::default()).1, 0);
+}
+
+/// Document 001, lazy reload, as corrected: availability is an intersection over paths.
+/// One arm of the diamond reads the value, the other does not, so the read behind the
+/// join needs its fetch; a union over predecessors would remove it.
+#[test]
+fn a_reload_available_on_one_path_only_is_not_removed() {
+    let mut b = Builder::new("diamond");
+    let [entry, reads, skips, join] = [b.block(), b.block(), b.block(), b.block()];
+    let (x, p) = (b.vreg(Class::R32), b.vreg(Class::PRED));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    // A call empties the registers, so that nothing is available when the paths part.
+    b.inst(entry, "call")
+        .kind(Kind::Call)
+        .effect(Effect::Write)
+        .clobbers(crate::function::Clobbers::Abi);
+    b.inst(entry, "test").def(p);
+    b.edge(entry, reads, &[]);
+    b.edge(entry, skips, &[]);
+    b.branch(entry, "bra").use_(p);
+    b.inst(reads, "store").use_(x).effect(Effect::Write);
+    b.jump(reads, join, &[]);
+    b.jump(skips, join, &[]);
+    b.inst(join, "store").use_(x).effect(Effect::Write);
+    b.exit(join, "exit");
+    let f = b.finish();
+    assert_eq!(spill_first(&f, SpillPolicy::default()).1, 2);
+}
+
+#[test]
+fn a_reload_available_on_every_path_is_removed() {
+    let mut b = Builder::new("diamond");
+    let [entry, left, right, join] = [b.block(), b.block(), b.block(), b.block()];
+    let (x, p) = (b.vreg(Class::R32), b.vreg(Class::PRED));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.inst(entry, "call")
+        .kind(Kind::Call)
+        .effect(Effect::Write)
+        .clobbers(crate::function::Clobbers::Abi);
+    b.inst(entry, "test").def(p);
+    b.edge(entry, left, &[]);
+    b.edge(entry, right, &[]);
+    b.branch(entry, "bra").use_(p);
+    for arm in [left, right] {
+        b.inst(arm, "store").use_(x).effect(Effect::Write);
+        b.jump(arm, join, &[]);
+    }
+    b.inst(join, "store").use_(x).effect(Effect::Write);
+    b.exit(join, "exit");
+    let f = b.finish();
+    assert_eq!(spill_first(&f, SpillPolicy::default()).1, 2);
+}
+
+#[test]
+fn a_reload_leaves_a_loop_that_only_reads_its_value() {
+    let mut b = Builder::new("loop");
+    let [entry, body, end] = [b.block(), b.block(), b.block()];
+    let (x, p) = (b.vreg(Class::R32), b.vreg(Class::PRED));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.inst(entry, "call")
+        .kind(Kind::Call)
+        .effect(Effect::Write)
+        .clobbers(crate::function::Clobbers::Abi);
+    b.jump(entry, body, &[]);
+    b.inst(body, "store").use_(x).effect(Effect::Write);
+    b.inst(body, "test").def(p).effect(Effect::Read);
+    b.edge(body, body, &[]);
+    b.edge(body, end, &[]);
+    b.branch(body, "bra").use_(p);
+    b.exit(end, "exit");
+    let f = b.finish();
+    let target = Target::hardware(90).unwrap();
+    let mut program = Program::new(&f, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
+    spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    let reloads_in = |block: crate::function::Block| {
+        let ops = program.blocks[block].ops.iter();
+        ops.filter(|op| matches!(op, Op::Reload { .. })).count()
+    };
+    assert_eq!(reloads_in(body), 0);
+    assert_eq!(program.blocks.keys().map(reloads_in).sum::<usize>(), 1);
+}
+
+/// Document 001, "Constant rematerialisation": the constant is computed again and its
+/// store is saved.
+#[test]
+fn a_spilled_constant_is_recomputed_and_never_stored() {
+    let mut b = Builder::new("constant");
+    let block = b.block();
+    let x = b.vreg(Class::R32);
+    b.inst(block, "mov").def(x).imm(0x1234_5678).remat(1);
+    b.inst(block, "store").use_(x).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    let target = Target::cicc();
+    let mut program = Program::new(&f, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
+    let counts = spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    assert_eq!((counts.recomputed, counts.memory), (1, 0));
+    assert!(program.slots.is_empty());
+    let colours = colour(&program, &target).unwrap();
+    let allocation = emit(
+        &program,
+        &target,
+        &Options::default(),
+        &colours,
+        Stats::default(),
+    )
+    .unwrap();
+    prove(&f, &target, &allocation);
+    assert_eq!(allocation.stats.edits.recomputes, 1);
+    assert_eq!(allocation.frame.local, 0);
+}
+
+#[test]
+fn a_predicate_goes_to_a_general_register_first() {
+    let mut b = Builder::new("predicate");
+    let block = b.block();
+    let p = b.vreg(Class::PRED);
+    b.inst(block, "test").def(p).effect(Effect::Read);
+    b.inst(block, "store").use_(p).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    let target = Target::hardware(90).unwrap();
+    let mut program = Program::new(&f, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
+    let counts = spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    assert_eq!((counts.carried, counts.memory), (1, 0));
+    let carrier = program
+        .values
+        .keys()
+        .find(|&v| target.class(program.values[v].class).file == File::R);
+    let facts = Facts::of(&program);
+    let counts = spiller.spill(&mut program, &facts, &[carrier.unwrap()]);
+    assert_eq!(counts.memory, 1);
+    let colours = colour(&program, &target).unwrap();
+    let allocation = emit(
+        &program,
+        &target,
+        &Options::default(),
+        &colours,
+        Stats::default(),
+    )
+    .unwrap();
+    prove(&f, &target, &allocation);
+}

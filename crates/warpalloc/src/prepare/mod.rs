@@ -1,3 +1,4 @@
 //! What happens to a function before registers are chosen.
 
 pub mod bodies;
+pub mod schedule;

@@ -1,5 +1,6 @@
 //! Ready-made targets.
 
+use super::sm::Sm;
 use super::{Abi, ClassInfo, File, FileInfo, SpillPath, Target};
 use thiserror::Error;
 
@@ -17,9 +18,6 @@ pub enum PresetError {
     UnknownSm(u32),
 }
 
-/// Compute capabilities of the hardware preset.
-const SUPPORTED_SM: [u32; 13] = [70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121];
-
 /// The registers that graph colouring in CICC is given.
 const CICC_REGISTERS: usize = 15;
 /// Registers a thread can name on every supported SM; R255 reads as zero.
@@ -30,7 +28,7 @@ const PREDICATES: usize = 7;
 const FRAME_LIMIT: u32 = 64 * 1024;
 
 fn supported() -> String {
-    let names: Vec<_> = SUPPORTED_SM.iter().map(|sm| format!("sm_{sm}")).collect();
+    let names: Vec<_> = Sm::ALL.iter().map(Sm::to_string).collect();
     names.join(", ")
 }
 
@@ -52,19 +50,19 @@ impl Target {
 
     /// The machine as ptxas sees it: 255 registers, a 16-bit value takes a whole one.
     pub fn hardware(sm: u32) -> Result<Target, PresetError> {
-        if !SUPPORTED_SM.contains(&sm) {
-            return Err(PresetError::UnknownSm(sm));
-        }
+        known(sm)?;
         Ok(build("hardware", sm, HARDWARE_REGISTERS, 1))
     }
 
     /// [`Target::hardware`], but two 16-bit values share a register.
     pub fn hardware_packed(sm: u32) -> Result<Target, PresetError> {
-        if !SUPPORTED_SM.contains(&sm) {
-            return Err(PresetError::UnknownSm(sm));
-        }
+        known(sm)?;
         Ok(build("hardware-packed", sm, HARDWARE_REGISTERS, 2))
     }
+}
+
+fn known(sm: u32) -> Result<Sm, PresetError> {
+    Sm::from_number(sm).ok_or(PresetError::UnknownSm(sm))
 }
 
 /// Consecutive registers of one tensor-core operand, by generation.

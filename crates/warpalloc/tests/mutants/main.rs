@@ -1,0 +1,92 @@
+//! Damaged allocations: the checker catches each, or the trace executor finds no harm.
+//!
+//! Random functions are allocated naively, enriched with moves and recomputations so that
+//! every kind of edit occurs, and damaged in one place. A mutant that the checker accepts
+//! must leave the original's trace under several seeds; and each kind of damage must
+//! be caught many times, or it is not damage.
+
+mod damage;
+mod enrich;
+
+use damage::Damage;
+use warpalloc::check::{self, trace};
+use warpalloc::function::Function;
+use warpalloc::generate::{self, Rng, Shape};
+use warpalloc::target::{File, Target};
+use warpalloc::{Allocation, Options, allocate};
+
+const FUNCTIONS: usize = 300;
+const TRIES: usize = 4;
+const SEEDS: u64 = 5;
+
+/// What became of the mutants of one kind.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    mutants: usize,
+    caught: usize,
+}
+
+fn targets() -> Vec<Target> {
+    let hardware = || Target::hardware(90).unwrap();
+    vec![
+        hardware(),
+        Target::cicc(),
+        hardware().with_budget(File::R, 64),
+        Target::hardware_packed(80).unwrap(),
+    ]
+}
+
+fn shape(number: usize, rng: &mut Rng) -> Shape {
+    Shape {
+        device: number.is_multiple_of(2),
+        remat: true,
+        wide: true,
+        groups: true,
+        ..Shape::random(60, rng)
+    }
+}
+
+/// Panics if the checker accepts something that the trace executor refutes.
+fn judge(kind: Damage, function: &Function, target: &Target, mutant: &Allocation) -> bool {
+    if check::check(function, target, mutant).is_err() {
+        return true;
+    }
+    for seed in 0..SEEDS {
+        let limits = trace::Limits::default();
+        if let Err(difference) = trace::compare(function, target, mutant, limits, seed) {
+            panic!("{kind:?} was accepted, but {difference}");
+        }
+    }
+    false
+}
+
+#[test]
+fn every_mutant_is_caught_or_harmless() {
+    let targets = targets();
+    let mut rng = Rng::new(11);
+    let mut tallies = [Tally::default(); Damage::ALL.len()];
+    for number in 0..FUNCTIONS {
+        let target = &targets[number % targets.len()];
+        let function = generate::function(&shape(number, &mut rng), target, &mut rng);
+        let naive = allocate(&function, target, &Options::default()).unwrap();
+        let sound = enrich::enrich(&function, target, &naive, &mut rng);
+        if let Err(violation) = check::check(&function, target, &sound) {
+            panic!("function {number} before damage: {violation}");
+        }
+        for (kind, tally) in Damage::ALL.into_iter().zip(&mut tallies) {
+            for _ in 0..TRIES {
+                let mutant = damage::damage(kind, &function, target, &sound, &mut rng);
+                let Some(mutant) = mutant else { continue };
+                tally.mutants += 1;
+                tally.caught += judge(kind, &function, target, &mutant) as usize;
+            }
+        }
+    }
+    for (kind, tally) in Damage::ALL.into_iter().zip(tallies) {
+        let Tally { mutants, caught } = tally;
+        println!("{kind:?}: {mutants} mutants, {caught} caught");
+        assert!(caught >= 20, "{kind:?}: {caught} of {mutants} caught");
+    }
+    let all: usize = tallies.iter().map(|tally| tally.mutants).sum();
+    assert!(all > 5000, "{all} mutants");
+}

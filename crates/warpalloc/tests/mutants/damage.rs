@@ -122,21 +122,15 @@ impl Hit<'_> {
 
     fn swapped_operands(&mut self) -> Option<()> {
         let function = self.function;
-        let class = |inst, position: usize| {
-            let operands: &[_] = function.operands(inst);
-            function.vreg(operands[position].vreg).class
-        };
-        let (inst, a) = self.some_operand(|inst, a| {
-            let operands = function.operands(inst);
-            (0..operands.len())
-                .any(|b| operands[b].vreg != operands[a].vreg && class(inst, a) == class(inst, b))
-        })?;
-        let operands = function.operands(inst);
-        let candidates: Vec<usize> = (0..operands.len())
-            .filter(|&b| operands[b].vreg != operands[a].vreg && class(inst, a) == class(inst, b))
-            .collect();
-        let b = *self.rng.pick(&candidates)?;
+        let (inst, a) = self.some_operand(|inst, _| function.operands(inst).len() > 1)?;
         let row = function.operand_range(inst).start;
+        let operands = function.operands(inst);
+        let class = |position: usize| function.vreg(operands[position].vreg).class;
+        let registers = &self.mutant.registers[row..];
+        let others: Vec<usize> = (0..operands.len())
+            .filter(|&b| class(b) == class(a) && registers[b] != registers[a])
+            .collect();
+        let b = *self.rng.pick(&others)?;
         self.mutant.registers.swap(row + a, row + b);
         Some(())
     }
@@ -296,31 +290,30 @@ impl Hit<'_> {
         Some(())
     }
 
-    /// Moves from a register that the allocation uses nowhere.
+    /// Moves between registers that the allocation uses nowhere.
     fn never_written(&mut self) -> Option<()> {
-        let units = self.target.file(File::R).units;
-        let per_reg = self.target.file(File::R).units_per_reg;
-        let from = PReg::new(File::R, units - per_reg);
-        let touched = |edit: &Edit| match *edit {
-            Edit::Move { from: reg, .. } | Edit::Reload { to: reg, .. } => {
-                reg.unit + 8 * per_reg as u16 > from.unit
-            }
+        let info = self.target.file(File::R);
+        let top = |distance: usize| {
+            let unit = info.units.checked_sub(distance * info.units_per_reg)?;
+            Some(PReg::new(File::R, unit))
+        };
+        let (from, to) = (top(1)?, top(2)?);
+        // Nothing is wider than eight registers.
+        let unused_from = top(10)?;
+        let reaches = |reg: &PReg| reg.file == File::R && *reg >= unused_from;
+        let written = |edit: &Edit| match edit {
+            Edit::Move { to, .. } | Edit::Reload { to, .. } => reaches(to),
             _ => false,
         };
-        let used = self
-            .mutant
-            .registers
-            .iter()
-            .any(|reg| reg.unit + 8 * per_reg as u16 > from.unit);
-        if used || self.edits.iter().any(|(_, edit)| touched(edit)) {
+        let used = self.mutant.registers.iter().any(reaches);
+        if used || self.edits.iter().any(|(_, edit)| written(edit)) {
             return None;
         }
-        let at = self.rng.below(self.edits.len().max(1));
-        let point = self.edits.get(at)?.0;
-        let to = from.offset(0);
-        let to = PReg::new(File::R, (to.unit as usize).checked_sub(per_reg)?);
+        let at = self.some_edit(|_, _| true)?;
+        let point = self.edits[at].0;
+        let width = 1;
         self.edits
-            .insert(at, (point, Edit::Move { to, from, width: 1 }));
+            .insert(at, (point, Edit::Move { to, from, width }));
         Some(())
     }
 

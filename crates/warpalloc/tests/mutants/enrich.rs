@@ -4,10 +4,7 @@ use warpalloc::Allocation;
 use warpalloc::allocation::{Edit, Edits, Point};
 use warpalloc::function::{Effect, Function, Inst, Role, VReg};
 use warpalloc::generate::Rng;
-use warpalloc::target::{Class, File, PReg, Target};
-
-/// The first register that naive allocations leave alone, given enough of them.
-const SPARE: usize = 40;
+use warpalloc::target::{Class, File, PReg, RegSet, Target};
 
 pub fn enrich(
     function: &Function,
@@ -16,6 +13,7 @@ pub fn enrich(
     rng: &mut Rng,
 ) -> Allocation {
     let constants = constants(function);
+    let spares = spares(function, target, naive);
     let mut edits = Vec::new();
     let mut rest = naive.edits.iter().peekable();
     while let Some((point, edit)) = rest.next() {
@@ -25,7 +23,8 @@ pub fn enrich(
             Edit::Reload { to, from, width } if rng.one_in(2) => {
                 let again = recomputation(function, &constants, naive, point, to);
                 let again = again.filter(|_| !passes);
-                let spare = spare(target, to, width, rng);
+                let fits = to.file == File::R && width as usize <= target.width(Class::R256);
+                let spare = rng.pick(&spares).copied().filter(|_| fits);
                 match (again, spare) {
                     (Some(again), _) => edits.push((point, again)),
                     (None, Some(spare)) => {
@@ -104,16 +103,26 @@ fn recomputation(
     })
 }
 
-/// A register that nothing else uses, for `width` units that are on their way to `to`.
-fn spare(target: &Target, to: PReg, width: u8, rng: &mut Rng) -> Option<PReg> {
-    let units_per_reg = target.file(to.file).units_per_reg;
-    let wide = target.class(Class::R256).width;
-    let free = target
-        .registers(Class::R256)
-        .filter(|reg| reg.unit as usize >= SPARE * units_per_reg)
-        .collect::<Vec<_>>();
-    let fits = to.file == File::R && width as usize <= wide;
-    free.get(rng.below(free.len().max(1)))
-        .copied()
-        .filter(|_| fits)
+/// Blocks of eight registers that nothing uses and nobody wants back.
+fn spares(function: &Function, target: &Target, naive: &Allocation) -> Vec<PReg> {
+    let preserved = target.abi().preserved.iter().copied();
+    let mut used = RegSet::of_registers(target, preserved);
+    let mut mark = |reg: PReg, width: usize| {
+        target.units(reg, width).for_each(|unit| used.insert(unit));
+    };
+    for inst in function.insts() {
+        let registers = naive.operands(function, inst);
+        for (operand, &reg) in function.operands(inst).iter().zip(registers) {
+            mark(reg, target.width(function.vreg(operand.vreg).class));
+        }
+    }
+    for (_, edit) in naive.edits.iter() {
+        if let Edit::Reload { to, width, .. } = *edit {
+            mark(to, width as usize);
+        }
+    }
+    let width = target.width(Class::R256);
+    let all = target.registers(Class::R256);
+    all.filter(|&reg| !used.overlaps(target, reg, width))
+        .collect()
 }

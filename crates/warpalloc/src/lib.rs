@@ -37,9 +37,11 @@
 pub mod allocation;
 pub mod analysis;
 pub mod check;
+pub mod coalesce;
 pub mod error;
 pub mod function;
 pub mod generate;
+pub mod interference;
 pub mod options;
 pub mod prepare;
 pub mod program;
@@ -68,6 +70,7 @@ pub fn allocate(
     function.validate(target)?;
     let allocation = match options.strategy {
         Strategy::Naive => strategy::naive::allocate(function, target, options)?,
+        Strategy::Briggs => strategy::briggs::allocate(function, target, options)?,
     };
     if options.verify {
         check::check(function, target, &allocation)?;

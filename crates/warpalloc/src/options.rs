@@ -8,16 +8,19 @@ pub enum Strategy {
     /// Every value in memory, reloaded around each instruction.
     #[default]
     Naive,
+    /// Optimistic graph colouring with conservative coalescing.
+    Briggs,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 1] = [Strategy::Naive];
+    pub const ALL: [Strategy; 2] = [Strategy::Naive, Strategy::Briggs];
 
     /// The name used on command lines and in text files.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Naive => "naive",
+            Strategy::Briggs => "briggs",
         }
     }
 
@@ -36,6 +39,45 @@ pub struct Options {
     pub verify: bool,
     /// Where spilled values go.
     pub spill_space: Space,
+    /// Choices of [`Strategy::Briggs`].
+    pub briggs: BriggsOptions,
+}
+
+/// Choices that steer [`Strategy::Briggs`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct BriggsOptions {
+    /// A neighbour stands in the way of coalescing when its degree times this reaches the
+    /// number of its registers.
+    pub coalescing_factor: f32,
+    /// Coalesce nothing.
+    pub disable_coalescing: bool,
+    /// Merge at most so many times in each round.
+    pub coalescing_limit: Option<u32>,
+    /// Verify the graph after each merge.
+    pub verify_coalescing: bool,
+    /// Coalesce copies of values that are live where blocks meet.
+    pub join_global_copies: bool,
+    /// Coalesce with values in fixed registers: arguments, results, pinned operands.
+    pub join_phys_regs: bool,
+    /// Coalesce copies between values that stay within a block.
+    pub join_live_intervals: bool,
+    /// Give up where more values than this would be spilled.
+    pub spill_limit: Option<u32>,
+}
+
+impl Default for BriggsOptions {
+    fn default() -> BriggsOptions {
+        BriggsOptions {
+            coalescing_factor: 0.8,
+            disable_coalescing: false,
+            coalescing_limit: None,
+            verify_coalescing: false,
+            join_global_copies: true,
+            join_phys_regs: true,
+            join_live_intervals: true,
+            spill_limit: None,
+        }
+    }
 }
 
 impl Default for Options {
@@ -44,6 +86,7 @@ impl Default for Options {
             strategy: Strategy::default(),
             verify: true,
             spill_space: Space::Local,
+            briggs: BriggsOptions::default(),
         }
     }
 }
@@ -81,7 +124,70 @@ const KEYS: &[Key] = &[
         },
         values: "local or shared",
     },
+    Key {
+        name: "coalescing-factor",
+        get: |o| o.briggs.coalescing_factor.to_string(),
+        set: |o, v| fraction(v).map(|f| o.briggs.coalescing_factor = f),
+        values: "a number above 0 and up to 1",
+    },
+    Key {
+        name: "disable-coalescing",
+        get: |o| o.briggs.disable_coalescing.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.disable_coalescing = b),
+        values: "true or false",
+    },
+    Key {
+        name: "coalescing-limit",
+        get: |o| limit_name(o.briggs.coalescing_limit),
+        set: |o, v| limit(v).map(|n| o.briggs.coalescing_limit = n),
+        values: "a number or none",
+    },
+    Key {
+        name: "verify-coalescing",
+        get: |o| o.briggs.verify_coalescing.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.verify_coalescing = b),
+        values: "true or false",
+    },
+    Key {
+        name: "join-globalcopies",
+        get: |o| o.briggs.join_global_copies.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.join_global_copies = b),
+        values: "true or false",
+    },
+    Key {
+        name: "join-physregs",
+        get: |o| o.briggs.join_phys_regs.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.join_phys_regs = b),
+        values: "true or false",
+    },
+    Key {
+        name: "join-liveintervals",
+        get: |o| o.briggs.join_live_intervals.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.join_live_intervals = b),
+        values: "true or false",
+    },
+    Key {
+        name: "spill-limit",
+        get: |o| limit_name(o.briggs.spill_limit),
+        set: |o, v| limit(v).map(|n| o.briggs.spill_limit = n),
+        values: "a number or none",
+    },
 ];
+
+fn limit(value: &str) -> Option<Option<u32>> {
+    match value {
+        "none" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+fn limit_name(limit: Option<u32>) -> String {
+    limit.map_or("none".to_owned(), |n| n.to_string())
+}
+
+fn fraction(value: &str) -> Option<f32> {
+    value.parse().ok().filter(|&f| f > 0.0 && f <= 1.0)
+}
 
 fn space_name(space: Space) -> &'static str {
     match space {
@@ -137,8 +243,19 @@ mod tests {
             strategy: _,
             verify: _,
             spill_space: _,
+            briggs:
+                BriggsOptions {
+                    coalescing_factor: _,
+                    disable_coalescing: _,
+                    coalescing_limit: _,
+                    verify_coalescing: _,
+                    join_global_copies: _,
+                    join_phys_regs: _,
+                    join_live_intervals: _,
+                    spill_limit: _,
+                },
         } = Options::default();
-        assert_eq!(KEYS.len(), 3);
+        assert_eq!(KEYS.len(), 11);
     }
 
     #[test]
@@ -146,6 +263,12 @@ mod tests {
         let mut changed = Options {
             verify: false,
             spill_space: Space::Shared,
+            briggs: BriggsOptions {
+                coalescing_factor: 0.5,
+                coalescing_limit: Some(7),
+                join_phys_regs: false,
+                ..BriggsOptions::default()
+            },
             ..Options::default()
         };
         let entries: Vec<_> = changed.entries().collect();

@@ -1,3 +1,4 @@
 //! The allocators, one folder each.
 
+pub mod briggs;
 pub mod naive;

@@ -1,0 +1,348 @@
+//! Values that take their registers together.
+//!
+//! A *body* is a set of values with a distance in units from a common start. It begins as
+//! one value, or as the values an instruction links (the lanes of a vector, a tied
+//! result), and grows as copies are coalesced: a copy between equals merges at distance
+//! zero, a packing copy puts the narrow value on its part of the wide one. This is
+//! union-find with an offset, except that members carry their body's number and the
+//! smaller body is renumbered, so that looking a value up is one load.
+//!
+//! Everything that limits where a body may go (alignment of each member, fixed registers,
+//! exclusions, clobbers, the end of the file) is one set of starts. Merging intersects
+//! the sets, the second moved by the distance between the two.
+
+use super::squeeze::Shape;
+use crate::interference::{Interference, Places};
+use crate::program::{Link, Program, Value};
+use crate::target::{File, Target};
+use cranelift_entity::packed_option::PackedOption;
+use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
+use smallvec::{SmallVec, smallvec};
+
+/// A body.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BodyId(u32);
+entity_impl!(BodyId, "body");
+
+/// A value and where it sits in its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The value.
+    pub value: Value,
+    /// Units from the body's start.
+    pub offset: u16,
+    /// Units the value takes.
+    pub width: u16,
+}
+
+/// Values that take their registers together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Body {
+    /// The values.
+    pub members: SmallVec<[Member; 1]>,
+    /// The file they live in.
+    pub file: File,
+    /// Its outline.
+    pub shape: Shape,
+    /// Where it may start.
+    pub starts: Places,
+    /// It must be in one particular place.
+    pub fixed: bool,
+}
+
+/// How two bodies would become one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joint {
+    /// One body.
+    pub a: BodyId,
+    /// The other.
+    pub b: BodyId,
+    /// Where `b` starts, counted in units from the start of `a`.
+    pub distance: i32,
+    /// The outline of the whole.
+    pub shape: Shape,
+    /// Where the whole may start.
+    pub starts: Places,
+}
+
+/// All bodies of a program.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    bodies: PrimaryMap<BodyId, Body>,
+    seats: SecondaryMap<Value, Seat>,
+}
+
+/// Where a value sits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    body: PackedOption<BodyId>,
+    offset: u16,
+    width: u16,
+}
+
+impl Bodies {
+    /// One body for each link, and one for each other value that occurs.
+    pub fn new(program: &Program, target: &Target, interference: &Interference) -> Bodies {
+        let count = program.values.len();
+        let mut bodies = Bodies {
+            bodies: PrimaryMap::with_capacity(count),
+            seats: SecondaryMap::with_capacity(count),
+        };
+        let starts = ClassStarts::new(target);
+        for link in &program.links {
+            bodies.add_link(program, target, interference, &starts, link);
+        }
+        for value in program.values.keys() {
+            if interference.occurs(value) && bodies.of(value).is_none() {
+                let alone = Link {
+                    members: smallvec![(value, 0)],
+                    align: 1,
+                    fixed: None,
+                };
+                bodies.add_link(program, target, interference, &starts, &alone);
+            }
+        }
+        bodies
+    }
+
+    fn add_link(
+        &mut self,
+        program: &Program,
+        target: &Target,
+        interference: &Interference,
+        class_starts: &ClassStarts,
+        link: &Link,
+    ) {
+        let occurring = link.members.iter().filter(|m| interference.occurs(m.0));
+        let members: SmallVec<[Member; 1]> = occurring
+            .map(|&(value, offset)| Member {
+                value,
+                offset,
+                width: target.width(program.values[value].class) as u16,
+            })
+            .collect();
+        let Some(&first) = members.first() else {
+            return;
+        };
+        let file = target.class(program.values[first.value].class).file;
+        let mut starts = match link.fixed {
+            Some(reg) => {
+                let mut only = Places::none();
+                only.insert(reg.unit as usize);
+                only
+            }
+            None => Places::multiples(link.align, target.file(file).units),
+        };
+        let mut shape = Shape {
+            width: 0,
+            step: link.align as u16,
+            residue: 0,
+        };
+        for m in &members {
+            let of_member = class_starts.of_value(program, target, interference, m.value);
+            starts.intersect(&of_member.moved_down(m.offset as usize));
+            let align = target.class(program.values[m.value].class).align as u16;
+            shape.width = shape.width.max(m.offset + m.width);
+            if align > shape.step {
+                shape.step = align;
+                shape.residue = (align - m.offset % align) % align;
+            }
+        }
+        let id = self.bodies.next_key();
+        for m in &members {
+            self.seats[m.value] = Seat {
+                body: id.into(),
+                offset: m.offset,
+                width: m.width,
+            };
+        }
+        self.bodies.push(Body {
+            members,
+            file,
+            shape,
+            starts,
+            fixed: link.fixed.is_some(),
+        });
+    }
+
+    /// Every body ever made, merged ones included.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = BodyId> + use<> {
+        self.bodies.keys()
+    }
+
+    /// The body `id`.
+    pub fn get(&self, id: BodyId) -> &Body {
+        &self.bodies[id]
+    }
+
+    /// The body `id`, to be changed.
+    pub fn get_mut(&mut self, id: BodyId) -> &mut Body {
+        &mut self.bodies[id]
+    }
+
+    /// The body of `value`, unless it does not occur.
+    pub fn of(&self, value: Value) -> Option<BodyId> {
+        self.seats[value].body.expand()
+    }
+
+    /// Where `value` sits in its body.
+    pub fn offset(&self, value: Value) -> u16 {
+        self.seats[value].offset
+    }
+
+    /// Units that `value` takes.
+    pub fn width(&self, value: Value) -> u16 {
+        self.seats[value].width
+    }
+
+    /// The body's starts `first..end` from which `value` touches the units `low..high`.
+    pub fn starts_touching(&self, value: Value, low: i32, high: i32) -> (i32, i32) {
+        let seat = self.seats[value];
+        let (offset, width) = (seat.offset as i32, seat.width as i32);
+        (low - offset - width + 1, high - offset)
+    }
+
+    /// How the bodies of `to` and `from` would become one with `from` starting `distance`
+    /// units after `to`; nothing if they may not.
+    ///
+    /// They may if some start suits both and no two values that interfere would overlap.
+    pub fn joint(
+        &self,
+        interference: &Interference,
+        to: Value,
+        from: Value,
+        distance: i32,
+    ) -> Option<Joint> {
+        let (a, b) = (self.of(to)?, self.of(from)?);
+        if a == b || self.bodies[a].file != self.bodies[b].file {
+            return None;
+        }
+        let distance = self.seats[to].offset as i32 + distance - self.seats[from].offset as i32;
+        let (shape, starts) = self.outline(a, b, distance);
+        if starts.is_empty() || self.collide(interference, a, b, distance) {
+            return None;
+        }
+        Some(Joint {
+            a,
+            b,
+            distance,
+            shape,
+            starts,
+        })
+    }
+
+    fn outline(&self, a: BodyId, b: BodyId, distance: i32) -> (Shape, Places) {
+        let (x, y) = (&self.bodies[a], &self.bodies[b]);
+        let (low, high) = if distance >= 0 { (x, y) } else { (y, x) };
+        let distance = distance.unsigned_abs() as u16;
+        let mut starts = low.starts;
+        starts.intersect(&high.starts.moved_down(distance as usize));
+        let by_high = |step: u16| (high.shape.residue + step - distance % step) % step;
+        let (step, residue) = if high.shape.step > low.shape.step {
+            (high.shape.step, by_high(high.shape.step))
+        } else {
+            (low.shape.step, low.shape.residue)
+        };
+        let width = low.shape.width.max(distance + high.shape.width);
+        let shape = Shape {
+            width,
+            step,
+            residue,
+        };
+        (shape, starts)
+    }
+
+    /// Whether interfering values of `a` and `b` would overlap.
+    fn collide(&self, interference: &Interference, a: BodyId, b: BodyId, distance: i32) -> bool {
+        let weight = |id: BodyId| -> usize {
+            let members = self.bodies[id].members.iter();
+            members.map(|m| interference.degree(m.value)).sum()
+        };
+        let (walked, other, distance) = if weight(a) <= weight(b) {
+            (a, b, -distance)
+        } else {
+            (b, a, distance)
+        };
+        // `walked` starts `distance` units after `other`.
+        self.bodies[walked].members.iter().any(|m| {
+            let start = m.offset as i32 + distance;
+            interference.edges(m.value).any(|edge| {
+                let seat = self.seats[edge.value];
+                if seat.body != other.into() {
+                    return false;
+                }
+                let there = seat.offset as i32;
+                let overlap =
+                    start < there + seat.width as i32 && there < start + m.width as i32;
+                let allowed = edge.conditional
+                    && interference.distance(m.value, edge.value) == Some(there - start);
+                overlap && !allowed
+            })
+        })
+    }
+
+    /// Makes the two bodies of `joint` one, and returns which number it keeps and which it
+    /// gives up.
+    pub fn merge(&mut self, joint: &Joint) -> (BodyId, BodyId) {
+        let (x, y) = (&self.bodies[joint.a], &self.bodies[joint.b]);
+        let (kept, gone, distance) = if x.members.len() >= y.members.len() {
+            (joint.a, joint.b, joint.distance)
+        } else {
+            (joint.b, joint.a, -joint.distance)
+        };
+        let moved = std::mem::take(&mut self.bodies[gone].members);
+        let fixed = self.bodies[gone].fixed;
+        let body = &mut self.bodies[kept];
+        // `gone` starts `distance` units after `kept`; the whole starts with the lower one.
+        let shift = (-distance).max(0) as u16;
+        for m in &mut body.members {
+            m.offset += shift;
+            self.seats[m.value].offset = m.offset;
+        }
+        for mut m in moved {
+            m.offset += distance.max(0) as u16;
+            self.seats[m.value].body = kept.into();
+            self.seats[m.value].offset = m.offset;
+            body.members.push(m);
+        }
+        body.fixed |= fixed;
+        body.shape = joint.shape;
+        body.starts = joint.starts;
+        (kept, gone)
+    }
+}
+
+/// Where a value of each class may start.
+struct ClassStarts(Vec<Places>);
+
+impl ClassStarts {
+    fn new(target: &Target) -> ClassStarts {
+        let of_class = |class| {
+            let mut starts = Places::none();
+            let registers = target.registers(class);
+            registers.for_each(|reg| starts.insert(reg.unit as usize));
+            starts
+        };
+        ClassStarts(target.classes().map(|(c, _)| of_class(c)).collect())
+    }
+
+    fn of_value(
+        &self,
+        program: &Program,
+        target: &Target,
+        interference: &Interference,
+        value: Value,
+    ) -> Places {
+        let info = &program.values[value];
+        let class = target.class(info.class);
+        let mut starts = self.0[info.class.index()];
+        if let Some(clobbered) = interference.clobbered(value) {
+            starts.subtract(&clobbered.touching(class.width));
+        }
+        if let Some(set) = &info.forbidden {
+            let forbidden = Places::of_file(target, set, class.file);
+            starts.subtract(&forbidden.touching(class.width));
+        }
+        starts
+    }
+}

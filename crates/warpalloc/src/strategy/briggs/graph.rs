@@ -1,0 +1,315 @@
+//! The graph that is simplified: bodies, who is in whose way, and how much.
+//!
+//! Edges are kept between values and never change; the edges of a body are those of its
+//! members, seen through the bodies their neighbours are in. Merging two bodies therefore
+//! costs their size, and no adjacency list is ever rewritten.
+//!
+//! A body that must be in one particular place takes that place from its neighbours'
+//! starts at once instead of adding to their degree, which is both exact and simpler: it
+//! is never removed from the graph, and merging a body into it is George's test.
+
+use crate::coalesce::{Bodies, BodyId, Joint, Shape, ShapeId, Squeeze};
+use crate::interference::Interference;
+use crate::program::{Program, Value};
+use crate::target::Target;
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// What has become of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is in the graph.
+    Active,
+    /// It is in the graph for good, in its one place.
+    Fixed,
+    /// It was removed and waits for a colour.
+    Removed,
+    /// It became part of another body.
+    Merged,
+}
+
+/// A neighbour of a body and how much the two get in each other's way.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour {
+    /// The neighbour.
+    pub body: BodyId,
+    /// The most of its starts the body's interfering members block, counted one by one.
+    pub suffers: u32,
+    /// The most of the body's starts that the neighbour's interfering members block.
+    pub inflicts: u32,
+}
+
+/// Bodies and their degrees.
+pub struct Graph<'a> {
+    /// The edges between values.
+    pub interference: &'a Interference,
+    /// The bodies.
+    pub bodies: Bodies,
+    squeeze: Squeeze,
+    /// One entry per body.
+    nodes: Vec<Node>,
+    /// The shape of each value on its own.
+    values: SecondaryMap<Value, ShapeId>,
+    /// Scratch: where each body stands in the list of neighbours being made.
+    marks: Vec<(u32, u32)>,
+    epoch: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    status: Status,
+    shape: ShapeId,
+    places: u32,
+    degree: u32,
+    cost: f32,
+}
+
+impl<'a> Graph<'a> {
+    /// The graph of all bodies of `program`; `costs` says what spilling a value costs.
+    pub fn new(
+        program: &Program,
+        target: &Target,
+        interference: &'a Interference,
+        costs: &SecondaryMap<Value, f32>,
+    ) -> Graph<'a> {
+        let mut squeeze = Squeeze::default();
+        let class_shapes: Vec<ShapeId> = target
+            .classes()
+            .map(|(_, class)| {
+                squeeze.shape(Shape {
+                    width: class.width as u16,
+                    step: class.align as u16,
+                    residue: 0,
+                })
+            })
+            .collect();
+        let mut values = SecondaryMap::with_default(class_shapes[0]);
+        for (value, info) in program.values.iter() {
+            values[value] = class_shapes[info.class.index()];
+        }
+        let bodies = Bodies::new(program, target, interference);
+        let nodes: Vec<Node> = bodies
+            .keys()
+            .map(|id| {
+                let body = bodies.get(id);
+                Node {
+                    status: match body.fixed {
+                        true => Status::Fixed,
+                        false => Status::Active,
+                    },
+                    shape: squeeze.shape(body.shape),
+                    places: body.starts.len() as u32,
+                    degree: 0,
+                    cost: body.members.iter().map(|m| costs[m.value]).sum(),
+                }
+            })
+            .collect();
+        let mut graph = Graph {
+            interference,
+            marks: vec![(0, 0); nodes.len()],
+            bodies,
+            squeeze,
+            nodes,
+            values,
+            epoch: 0,
+        };
+        graph.claim_fixed_places();
+        graph.count_degrees();
+        graph
+    }
+
+    fn claim_fixed_places(&mut self) {
+        for body in self.bodies.keys() {
+            if self.status(body) == Status::Fixed {
+                self.claim(body);
+            }
+        }
+    }
+
+    fn count_degrees(&mut self) {
+        let mut neighbours = Vec::new();
+        for body in self.bodies.keys() {
+            if self.status(body) == Status::Active {
+                self.neighbours(body, &mut neighbours);
+                let sum = neighbours.iter().map(|n| self.inflicted(body, n)).sum();
+                self.nodes[body.index()].degree = sum;
+            }
+        }
+    }
+
+    /// What has become of `body`.
+    pub fn status(&self, body: BodyId) -> Status {
+        self.nodes[body.index()].status
+    }
+
+    /// The most starts of `body` that its neighbours block together.
+    pub fn degree(&self, body: BodyId) -> u32 {
+        self.nodes[body.index()].degree
+    }
+
+    /// In how many places `body` may start.
+    pub fn places(&self, body: BodyId) -> u32 {
+        self.nodes[body.index()].places
+    }
+
+    /// What spilling all of `body` costs.
+    pub fn cost(&self, body: BodyId) -> f32 {
+        self.nodes[body.index()].cost
+    }
+
+    /// Whether `body` finds a place whatever its neighbours do.
+    pub fn is_low(&self, body: BodyId) -> bool {
+        let node = &self.nodes[body.index()];
+        node.degree < node.places
+    }
+
+    /// Lists the active neighbours of `body`.
+    pub fn neighbours(&mut self, body: BodyId, out: &mut Vec<Neighbour>) {
+        out.clear();
+        self.epoch += 1;
+        let shape = self.nodes[body.index()].shape;
+        self.marks[body.index()] = (self.epoch, u32::MAX);
+        for member in &self.bodies.get(body).members {
+            let member_shape = self.values[member.value];
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = self.bodies.of(edge.value) else {
+                    continue;
+                };
+                let node = &self.nodes[other.index()];
+                if node.status != Status::Active || other == body {
+                    continue;
+                }
+                let suffers = self.squeeze.blocked(node.shape, member_shape);
+                let inflicts = self.squeeze.blocked(shape, self.values[edge.value]);
+                let mark = &mut self.marks[other.index()];
+                if mark.0 == self.epoch {
+                    let known = &mut out[mark.1 as usize];
+                    known.suffers += suffers;
+                    known.inflicts += inflicts;
+                } else {
+                    *mark = (self.epoch, out.len() as u32);
+                    out.push(Neighbour {
+                        body: other,
+                        suffers,
+                        inflicts,
+                    });
+                }
+            }
+        }
+    }
+
+    /// What `body` adds to the degree of its neighbour.
+    pub fn suffered(&self, body: BodyId, neighbour: &Neighbour) -> u32 {
+        let shape = self.nodes[body.index()].shape;
+        let theirs = self.nodes[neighbour.body.index()].shape;
+        neighbour.suffers.min(self.squeeze.blocked(theirs, shape))
+    }
+
+    /// What the neighbour adds to the degree of `body`.
+    pub fn inflicted(&self, body: BodyId, neighbour: &Neighbour) -> u32 {
+        let shape = self.nodes[body.index()].shape;
+        let theirs = self.nodes[neighbour.body.index()].shape;
+        neighbour.inflicts.min(self.squeeze.blocked(shape, theirs))
+    }
+
+    /// The number of `shape`, for [`Graph::blocked`].
+    pub fn shape(&mut self, shape: Shape) -> ShapeId {
+        self.squeeze.shape(shape)
+    }
+
+    /// The number of the shape of `body`.
+    pub fn shape_of(&self, body: BodyId) -> ShapeId {
+        self.nodes[body.index()].shape
+    }
+
+    /// The most starts of a body of shape `n` that one body of shape `m` blocks.
+    pub fn blocked(&self, n: ShapeId, m: ShapeId) -> u32 {
+        self.squeeze.blocked(n, m)
+    }
+
+    /// Takes `body` out of the graph; its neighbours' degrees are the caller's business.
+    pub fn remove(&mut self, body: BodyId) {
+        self.nodes[body.index()].status = Status::Removed;
+    }
+
+    /// Lowers the degree of `body`; says whether it became low by that.
+    pub fn relieve(&mut self, body: BodyId, by: u32) -> bool {
+        let node = &mut self.nodes[body.index()];
+        let was_low = node.degree < node.places;
+        node.degree = node.degree.saturating_sub(by);
+        !was_low && node.degree < node.places
+    }
+
+    /// Merges the bodies of `joint` and returns the whole, with all degrees up to date.
+    pub fn merge(&mut self, joint: &Joint) -> BodyId {
+        let mut around = Vec::new();
+        for side in [joint.a, joint.b] {
+            if self.status(side) == Status::Active {
+                self.neighbours(side, &mut around);
+                for n in &around {
+                    let suffered = self.suffered(side, n);
+                    let node = &mut self.nodes[n.body.index()];
+                    node.degree = node.degree.saturating_sub(suffered);
+                }
+            }
+        }
+        let cost = self.cost(joint.a) + self.cost(joint.b);
+        let was_fixed = self.bodies.get(joint.a).fixed || self.bodies.get(joint.b).fixed;
+        let (kept, gone) = self.bodies.merge(joint);
+        self.nodes[gone.index()].status = Status::Merged;
+        let shape = self.squeeze.shape(joint.shape);
+        self.nodes[kept.index()] = Node {
+            status: match was_fixed {
+                true => Status::Fixed,
+                false => Status::Active,
+            },
+            shape,
+            places: joint.starts.len() as u32,
+            degree: 0,
+            cost,
+        };
+        if was_fixed {
+            self.claim(kept);
+        } else {
+            self.neighbours(kept, &mut around);
+            for n in &around {
+                let (suffered, inflicted) = (self.suffered(kept, n), self.inflicted(kept, n));
+                self.nodes[n.body.index()].degree += suffered;
+                self.nodes[kept.index()].degree += inflicted;
+            }
+        }
+        kept
+    }
+
+    /// Takes the place of a fixed body from everyone who interferes with it.
+    fn claim(&mut self, body: BodyId) {
+        let Some(start) = self.bodies.get(body).starts.first() else {
+            return;
+        };
+        let members = self.bodies.get(body).members.clone();
+        for member in members {
+            let low = start as i32 + member.offset as i32;
+            let high = low + member.width as i32;
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = self.bodies.of(edge.value) else {
+                    continue;
+                };
+                if other == body || self.status(other) != Status::Active {
+                    continue;
+                }
+                let (first, end) = self.bodies.starts_touching(edge.value, low, high);
+                let allowed = match edge.conditional {
+                    true => self.interference.distance(member.value, edge.value),
+                    false => None,
+                };
+                let spared = allowed.map(|d| low + d - self.bodies.offset(edge.value) as i32);
+                let starts = &mut self.bodies.get_mut(other).starts;
+                let spare = spared.filter(|&s| s >= 0 && starts.contains(s as usize));
+                starts.remove_range(first, end);
+                if let Some(start) = spare {
+                    starts.insert(start as usize);
+                }
+                self.nodes[other.index()].places = starts.len() as u32;
+            }
+        }
+    }
+}

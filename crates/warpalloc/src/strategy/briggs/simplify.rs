@@ -1,0 +1,324 @@
+//! Simplify, coalesce, freeze, spill: taking the graph apart.
+//!
+//! The order is that of L. George and A. Appel ("Iterated Register Coalescing", TOPLAS
+//! 1996). Bodies that surely find a colour and take part in no copy are removed first.
+//! When none is left, a copy is coalesced if that is conservative; the smaller graph may
+//! have new bodies to remove. When no copy can go, a body that would be safe gives its
+//! copies up. When all bodies left are of significant degree, the one whose spill cost
+//! over degree is least is removed *optimistically*: it becomes a spill only if no colour
+//! is left when it comes back (P. Briggs, K. Cooper and L. Torczon, TOPLAS 1994).
+
+use super::graph::{Graph, Neighbour, Status};
+use super::worklists::{FreezeQueue, SimplifyHeap, SpillHeap, Worth};
+use crate::coalesce::{BodyId, Joint, Move, MoveId};
+use crate::options::BriggsOptions;
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The worklist a body waits on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    None,
+    Simplify,
+    Freeze,
+    Spill,
+}
+
+/// What has become of a move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum MoveState {
+    /// It is to be tried.
+    #[default]
+    Ready,
+    /// It was not conservative when it was tried; a falling degree may change that.
+    Waiting,
+    /// It is settled: coalesced, impossible or given up.
+    Settled,
+}
+
+/// The graph taken apart.
+pub struct Simplified<'a> {
+    /// The graph with its final bodies.
+    pub graph: Graph<'a>,
+    /// Bodies in the order they were removed; the last is coloured first.
+    pub stack: Vec<BodyId>,
+    /// How many merges were made.
+    pub merges: u32,
+}
+
+/// Takes `graph` apart.
+pub fn simplify<'a>(
+    graph: Graph<'a>,
+    moves: &PrimaryMap<MoveId, Move>,
+    options: &BriggsOptions,
+) -> Simplified<'a> {
+    let bodies = graph.bodies.keys().len();
+    let mut simplifier = Simplifier {
+        graph,
+        moves,
+        options,
+        states: SecondaryMap::with_default(MoveState::Settled),
+        moves_of: vec![SmallVec::new(); bodies],
+        ready: BinaryHeap::new(),
+        lists: vec![List::None; bodies],
+        safe: SimplifyHeap::new(bodies),
+        freezable: FreezeQueue::new(),
+        candidates: SpillHeap::default(),
+        stack: Vec::with_capacity(bodies),
+        merges: 0,
+        around: Vec::new(),
+    };
+    simplifier.enter_moves();
+    simplifier.enter_bodies();
+    simplifier.run();
+    Simplified {
+        graph: simplifier.graph,
+        stack: simplifier.stack,
+        merges: simplifier.merges,
+    }
+}
+
+pub(super) struct Simplifier<'a, 'm> {
+    pub(super) graph: Graph<'a>,
+    moves: &'m PrimaryMap<MoveId, Move>,
+    pub(super) options: &'m BriggsOptions,
+    states: SecondaryMap<MoveId, MoveState>,
+    /// The moves of each body that may not be settled yet.
+    moves_of: Vec<SmallVec<[MoveId; 2]>>,
+    ready: BinaryHeap<Reverse<MoveId>>,
+    lists: Vec<List>,
+    safe: SimplifyHeap,
+    freezable: FreezeQueue,
+    candidates: SpillHeap,
+    stack: Vec<BodyId>,
+    merges: u32,
+    pub(super) around: Vec<Neighbour>,
+}
+
+impl Simplifier<'_, '_> {
+    fn enter_moves(&mut self) {
+        for (id, mv) in self.moves.iter() {
+            let wanted = match mv.is_global {
+                true => self.options.join_global_copies,
+                false => self.options.join_live_intervals,
+            };
+            if self.options.disable_coalescing || !wanted {
+                continue;
+            }
+            for value in [mv.to, mv.from] {
+                if let Some(body) = self.graph.bodies.of(value) {
+                    self.moves_of[body.index()].push(id);
+                }
+            }
+            self.states[id] = MoveState::Ready;
+            self.ready.push(Reverse(id));
+        }
+    }
+
+    fn enter_bodies(&mut self) {
+        for body in self.graph.bodies.keys() {
+            self.list(body);
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            if let Some(body) = self.safe.pop() {
+                self.remove(body);
+            } else if let Some(id) = self.ready.pop() {
+                self.try_move(id.0);
+            } else if let Some(body) = self.next_to_freeze() {
+                self.give_up_moves(body);
+                self.list(body);
+            } else if let Some(body) = self.next_candidate() {
+                self.give_up_moves(body);
+                self.remove(body);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn next_to_freeze(&mut self) -> Option<BodyId> {
+        loop {
+            let body = self.freezable.pop_front()?;
+            if self.lists[body.index()] == List::Freeze {
+                return Some(body);
+            }
+        }
+    }
+
+    fn next_candidate(&mut self) -> Option<BodyId> {
+        let (graph, lists) = (&self.graph, &self.lists);
+        self.candidates.pop(|body| {
+            let waits = lists[body.index()] == List::Spill;
+            waits.then(|| Worth::new(body, graph.cost(body), graph.degree(body)))
+        })
+    }
+
+    /// Puts `body` on the list it belongs to; says whether it became safe by that.
+    fn list(&mut self, body: BodyId) -> bool {
+        let old = self.lists[body.index()];
+        let new = if self.graph.status(body) != Status::Active {
+            List::None
+        } else if !self.graph.is_low(body) {
+            List::Spill
+        } else if self.has_moves(body) {
+            List::Freeze
+        } else {
+            List::Simplify
+        };
+        self.lists[body.index()] = new;
+        if old == List::Simplify && new != List::Simplify {
+            self.safe.remove(body);
+        }
+        match new {
+            List::None => {}
+            List::Simplify => self.safe.set(body, self.graph.degree(body)),
+            List::Freeze if old != List::Freeze => self.freezable.push_back(body),
+            List::Freeze => {}
+            List::Spill => {
+                let (cost, degree) = (self.graph.cost(body), self.graph.degree(body));
+                self.candidates.push(Worth::new(body, cost, degree));
+            }
+        }
+        old == List::Spill && matches!(new, List::Simplify | List::Freeze)
+    }
+
+    fn has_moves(&mut self, body: BodyId) -> bool {
+        let states = &self.states;
+        let moves = &mut self.moves_of[body.index()];
+        moves.retain(|&mut id| states[id] != MoveState::Settled);
+        !moves.is_empty()
+    }
+
+    /// Takes `body` out of the graph and puts it on the stack.
+    fn remove(&mut self, body: BodyId) {
+        let mut around = std::mem::take(&mut self.around);
+        self.graph.neighbours(body, &mut around);
+        self.graph.remove(body);
+        self.lists[body.index()] = List::None;
+        self.stack.push(body);
+        let mut relieved: SmallVec<[BodyId; 8]> = SmallVec::new();
+        for n in &around {
+            let by = self.graph.suffered(body, n);
+            if self.graph.relieve(n.body, by) {
+                relieved.push(n.body);
+            } else if self.lists[n.body.index()] == List::Simplify {
+                self.safe.set(n.body, self.graph.degree(n.body));
+            }
+        }
+        self.around = around;
+        for body in relieved {
+            self.became_safe(body);
+            self.list(body);
+        }
+    }
+
+    /// Gives the copies around a body of lower degree another chance.
+    fn became_safe(&mut self, body: BodyId) {
+        let mut around = std::mem::take(&mut self.around);
+        self.graph.neighbours(body, &mut around);
+        self.wake_moves(body);
+        for n in &around {
+            self.wake_moves(n.body);
+        }
+        self.around = around;
+    }
+
+    fn wake_moves(&mut self, body: BodyId) {
+        for &id in &self.moves_of[body.index()] {
+            if self.states[id] == MoveState::Waiting {
+                self.states[id] = MoveState::Ready;
+                self.ready.push(Reverse(id));
+            }
+        }
+    }
+
+    fn give_up_moves(&mut self, body: BodyId) {
+        for id in std::mem::take(&mut self.moves_of[body.index()]) {
+            if self.states[id] != MoveState::Settled {
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Nothing more will happen to this move: its ends may be free of moves now.
+    fn settle(&mut self, id: MoveId) {
+        self.states[id] = MoveState::Settled;
+        for value in [self.moves[id].to, self.moves[id].from] {
+            let body = self.graph.bodies.of(value);
+            if let Some(body) = body.filter(|b| self.lists[b.index()] == List::Freeze) {
+                self.list(body);
+            }
+        }
+    }
+
+    fn try_move(&mut self, id: MoveId) {
+        if self.states[id] != MoveState::Ready {
+            return;
+        }
+        let mv = self.moves[id];
+        let joint = self
+            .graph
+            .bodies
+            .joint(self.graph.interference, mv.to, mv.from, mv.distance);
+        match joint.filter(|joint| self.may_join(joint)) {
+            None => self.settle(id),
+            Some(joint) if self.is_conservative(&joint) => {
+                self.states[id] = MoveState::Settled;
+                self.merge(&joint);
+            }
+            Some(_) => self.states[id] = MoveState::Waiting,
+        }
+    }
+
+    fn may_join(&self, joint: &Joint) -> bool {
+        let in_graph = |body| matches!(self.graph.status(body), Status::Active | Status::Fixed);
+        let fixed = |body| self.graph.status(body) == Status::Fixed;
+        let limit = self.options.coalescing_limit;
+        in_graph(joint.a)
+            && in_graph(joint.b)
+            && (self.options.join_phys_regs || !(fixed(joint.a) || fixed(joint.b)))
+            && limit.is_none_or(|limit| self.merges < limit)
+    }
+
+    fn merge(&mut self, joint: &Joint) {
+        self.merges += 1;
+        for side in [joint.a, joint.b] {
+            self.safe.remove(side);
+            self.lists[side.index()] = List::None;
+        }
+        let kept = self.graph.merge(joint);
+        let gone = if kept == joint.a { joint.b } else { joint.a };
+        let moved = std::mem::take(&mut self.moves_of[gone.index()]);
+        self.moves_of[kept.index()].extend(moved);
+        self.settle_inner_moves(kept);
+        self.list(kept);
+        let mut around = Vec::new();
+        self.graph.neighbours(kept, &mut around);
+        for n in &around {
+            if self.list(n.body) {
+                self.became_safe(n.body);
+            }
+        }
+    }
+
+    /// Copies within one body are settled, whether they vanished or never can.
+    fn settle_inner_moves(&mut self, body: BodyId) {
+        let inner = |id: &MoveId| {
+            let of = |value| self.graph.bodies.of(value);
+            of(self.moves[*id].to) == of(self.moves[*id].from)
+        };
+        let settled: SmallVec<[MoveId; 4]> = self.moves_of[body.index()]
+            .iter()
+            .copied()
+            .filter(inner)
+            .collect();
+        for id in settled {
+            self.states[id] = MoveState::Settled;
+        }
+    }
+}

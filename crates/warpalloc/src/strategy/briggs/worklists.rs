@@ -1,0 +1,229 @@
+//! The three worklists: an indexed heap, a queue, and a heap of spill candidates.
+
+use crate::coalesce::BodyId;
+use cranelift_entity::EntityRef;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Bodies that can be removed safely: a max-heap in which a body's priority may change.
+///
+/// All of them have the infinite priority of a safe node, so the order is the tie-break:
+/// lower degree first, then lower number.
+#[derive(Debug, Default)]
+pub struct SimplifyHeap {
+    heap: Vec<(u32, BodyId)>,
+    /// Where each body stands in the heap, plus one.
+    places: Vec<u32>,
+}
+
+impl SimplifyHeap {
+    /// An empty heap for bodies numbered below `bodies`.
+    pub fn new(bodies: usize) -> SimplifyHeap {
+        SimplifyHeap {
+            heap: Vec::new(),
+            places: vec![0; bodies],
+        }
+    }
+
+    /// Adds `body`, or changes its degree.
+    pub fn set(&mut self, body: BodyId, degree: u32) {
+        match self.places[body.index()] {
+            0 => {
+                self.heap.push((degree, body));
+                self.rise(self.heap.len() - 1);
+            }
+            place => {
+                let at = place as usize - 1;
+                let old = std::mem::replace(&mut self.heap[at].0, degree);
+                if degree < old {
+                    self.rise(at);
+                } else {
+                    self.sink(at);
+                }
+            }
+        }
+    }
+
+    /// Takes the body of the highest priority out.
+    pub fn pop(&mut self) -> Option<BodyId> {
+        let &(_, body) = self.heap.first()?;
+        self.remove(body);
+        Some(body)
+    }
+
+    /// Takes `body` out.
+    pub fn remove(&mut self, body: BodyId) {
+        let Some(at) = (self.places[body.index()] as usize).checked_sub(1) else {
+            return;
+        };
+        self.places[body.index()] = 0;
+        let last = self.heap.len() - 1;
+        self.heap.swap(at, last);
+        self.heap.truncate(last);
+        if at < last {
+            self.rise(at);
+            self.sink(at);
+        }
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
+            self.heap.swap(at, (at - 1) / 2);
+            self.note(at);
+            at = (at - 1) / 2;
+        }
+        self.note(at);
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let children = [2 * at + 1, 2 * at + 2];
+            let inside = children.into_iter().filter(|&c| c < self.heap.len());
+            let Some(child) = inside.min_by_key(|&c| self.heap[c]) else {
+                break;
+            };
+            if self.heap[at] <= self.heap[child] {
+                break;
+            }
+            self.heap.swap(at, child);
+            self.note(at);
+            at = child;
+        }
+        self.note(at);
+    }
+
+    fn note(&mut self, at: usize) {
+        self.places[self.heap[at].1.index()] = at as u32 + 1;
+    }
+}
+
+/// Bodies that would be safe to remove but for a copy that may yet vanish: first in,
+/// first out.
+pub type FreezeQueue = VecDeque<BodyId>;
+
+/// How much a body is worth keeping in a register: its spill cost over its degree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worth {
+    ratio: f32,
+    degree: u32,
+    body: BodyId,
+}
+
+impl Worth {
+    /// The worth of `body`.
+    pub fn new(body: BodyId, cost: f32, degree: u32) -> Worth {
+        Worth {
+            ratio: cost / degree.max(1) as f32,
+            degree,
+            body,
+        }
+    }
+}
+
+impl Eq for Worth {}
+
+impl Ord for Worth {
+    fn cmp(&self, other: &Worth) -> std::cmp::Ordering {
+        let by_ratio = self.ratio.total_cmp(&other.ratio);
+        by_ratio
+            .then(self.degree.cmp(&other.degree))
+            .then(self.body.cmp(&other.body))
+    }
+}
+
+impl PartialOrd for Worth {
+    fn partial_cmp(&self, other: &Worth) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Bodies of significant degree, the least worth keeping first.
+///
+/// A degree that falls makes its body worth more, so an entry that was not brought up to
+/// date is a lower bound: it is checked when it comes up and goes back if it was wrong.
+/// Whoever raises a degree enters the body again.
+#[derive(Debug, Default)]
+pub struct SpillHeap {
+    heap: BinaryHeap<Reverse<Worth>>,
+}
+
+impl SpillHeap {
+    /// Enters a body.
+    pub fn push(&mut self, worth: Worth) {
+        self.heap.push(Reverse(worth));
+    }
+
+    /// Takes out the body worth least, by its `current` worth; bodies for which that is
+    /// `None` are dropped.
+    pub fn pop(&mut self, current: impl Fn(BodyId) -> Option<Worth>) -> Option<BodyId> {
+        while let Some(Reverse(entry)) = self.heap.pop() {
+            match current(entry.body) {
+                None => {}
+                Some(worth) if worth > entry => self.heap.push(Reverse(worth)),
+                Some(_) => return Some(entry.body),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_safe_body_of_lowest_degree_goes_first_then_the_lowest_number() {
+        let bodies: Vec<BodyId> = (0..5).map(BodyId::new).collect();
+        let mut heap = SimplifyHeap::new(5);
+        for (&body, degree) in bodies.iter().zip([4, 2, 2, 9, 1]) {
+            heap.set(body, degree);
+        }
+        heap.set(bodies[3], 0);
+        heap.remove(bodies[4]);
+        let order: Vec<_> = std::iter::from_fn(|| heap.pop()).collect();
+        assert_eq!(order, [bodies[3], bodies[1], bodies[2], bodies[0]]);
+    }
+
+    #[test]
+    fn the_heap_agrees_with_sorting() {
+        let mut state = 1u64;
+        let mut next = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        let mut heap = SimplifyHeap::new(64);
+        let mut model = std::collections::BTreeMap::new();
+        for _ in 0..20_000 {
+            let body = BodyId::new(next(64) as usize);
+            match next(4) {
+                0 => {
+                    heap.remove(body);
+                    model.remove(&body);
+                }
+                1 => {
+                    let best = model.iter().map(|(&b, &d)| (d, b)).min();
+                    assert_eq!(heap.pop(), best.map(|(_, b)| b));
+                    best.map(|(_, b)| model.remove(&b));
+                }
+                _ => {
+                    let degree = next(40) as u32;
+                    heap.set(body, degree);
+                    model.insert(body, degree);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_stale_spill_candidate_goes_back() {
+        let [a, b] = [0, 1].map(BodyId::new);
+        let mut heap = SpillHeap::default();
+        heap.push(Worth::new(a, 10.0, 10));
+        heap.push(Worth::new(b, 20.0, 10));
+        // Meanwhile the degree of `a` fell to 2: it is worth 5 now.
+        let current = |body| Some(Worth::new(body, if body == a { 10.0 } else { 20.0 }, if body == a { 2 } else { 10 }));
+        assert_eq!(heap.pop(current), Some(b));
+        assert_eq!(heap.pop(current), Some(a));
+        assert_eq!(heap.pop(current), None);
+    }
+}

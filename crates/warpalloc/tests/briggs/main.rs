@@ -1,0 +1,3 @@
+//! Graph colouring, seen from outside.
+
+mod random;

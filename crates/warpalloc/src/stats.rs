@@ -78,8 +78,14 @@ pub struct Stats {
     pub copies: u32,
     /// Copies that need no code because both sides share a register.
     pub coalesced: u32,
+    /// Merges of bodies that coalescing made.
+    pub merges: u32,
+    /// Merged bodies that were taken apart again for want of a register.
+    pub undone: u32,
     /// Rounds of allocation.
     pub iterations: u32,
+    /// No round succeeded, and every value went to memory instead.
+    pub fell_back: bool,
     /// The interference graph, for strategies that build one.
     pub graph: GraphStats,
     /// Inserted code.

@@ -272,8 +272,7 @@ impl Bodies {
                     return false;
                 }
                 let there = seat.offset as i32;
-                let overlap =
-                    start < there + seat.width as i32 && there < start + m.width as i32;
+                let overlap = start < there + seat.width as i32 && there < start + m.width as i32;
                 let allowed = edge.conditional
                     && interference.distance(m.value, edge.value) == Some(there - start);
                 overlap && !allowed

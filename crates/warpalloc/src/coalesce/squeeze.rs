@@ -101,7 +101,10 @@ mod tests {
     #[test]
     fn aligned_registers_block_as_their_aliases_say() {
         let [single, pair, quad] = [1, 2, 4].map(aligned);
-        assert_eq!([q(single, single), q(single, pair), q(single, quad)], [1, 2, 4]);
+        assert_eq!(
+            [q(single, single), q(single, pair), q(single, quad)],
+            [1, 2, 4]
+        );
         assert_eq!([q(pair, single), q(pair, pair), q(pair, quad)], [1, 1, 2]);
         assert_eq!([q(quad, single), q(quad, pair), q(quad, quad)], [1, 1, 1]);
     }

@@ -100,7 +100,10 @@ fn parts_of_inst(
 ) -> SmallVec<[CopiedPart; 2]> {
     let operands = program.function.operands(inst);
     let lay = |role: Role| {
-        let side = operands.iter().zip(values).filter(move |(o, _)| o.role == role);
+        let side = operands
+            .iter()
+            .zip(values)
+            .filter(move |(o, _)| o.role == role);
         side.scan(0i32, |end, (_, &value)| {
             let start = *end;
             *end += target.width(program.values[value].class) as i32;
@@ -152,8 +155,9 @@ impl Build<'_> {
             }
         }
         if let Op::Inst { inst, .. } | Op::Recompute { inst, .. } = op {
-            let written = |v: Value| writes().any(|&(w, _)| w == v);
-            self.clobber(*inst, live, written);
+            // A value changed in place may keep its old contents, which must survive.
+            let new = |v: Value| writes().any(|&(w, role)| w == v && role != Role::UseDef);
+            self.clobber(*inst, live, new);
         }
         live.step_back_over(accesses.iter().copied());
     }
@@ -188,7 +192,7 @@ impl Build<'_> {
         }
     }
 
-    fn clobber(&mut self, inst: Inst, live: &LiveSet<Value>, written: impl Fn(Value) -> bool) {
+    fn clobber(&mut self, inst: Inst, live: &LiveSet<Value>, new: impl Fn(Value) -> bool) {
         let places = match self.program.function.inst(inst).clobbers {
             Clobbers::None => return,
             Clobbers::Abi => match self.abi.take() {
@@ -197,7 +201,7 @@ impl Build<'_> {
             },
             Clobbers::List(_) => self.places_of(inst),
         };
-        for value in live.iter().filter(|&v| !written(v)) {
+        for value in live.iter().filter(|&v| !new(v)) {
             let file = self.files[value.index()];
             if let Some((_, set)) = places.iter().find(|(f, _)| *f == file) {
                 self.clobbered[value].get_or_insert_default().unite(set);

@@ -1,7 +1,7 @@
 //! Sets of positions in one register file.
 
-use crate::target::{RegSet, Target};
 use crate::target::{File, PReg};
+use crate::target::{RegSet, Target};
 
 const WORDS: usize = 8;
 

@@ -38,8 +38,7 @@ impl Simplifier<'_, '_> {
     fn is_small(&self, joint: &Joint) -> bool {
         let places = joint.starts.len() as u32;
         [joint.a, joint.b].into_iter().all(|side| {
-            self.graph.bodies.get(side).shape == joint.shape
-                && 2 * self.graph.degree(side) < places
+            self.graph.bodies.get(side).shape == joint.shape && 2 * self.graph.degree(side) < places
         })
     }
 

@@ -19,22 +19,25 @@ mod simplify;
 mod worklists;
 
 use crate::allocation::Allocation;
-use crate::analysis::{Frequencies, Liveness, Loops, Order};
 use crate::coalesce::{self, Bodies};
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::function::Function;
-use crate::interference::Interference;
+use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
-use crate::program::{Program, Value, emit};
+use crate::program::{Facts, Program, emit};
+use crate::spill::cost::{CostModel, spill_costs};
+use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
 use crate::strategy::naive;
 use crate::target::Target;
-use cranelift_entity::SecondaryMap;
 use graph::Graph;
 use prefer::Preferences;
 use select::{Selected, select};
 use simplify::simplify;
 use std::time::Instant;
+
+/// Rounds after which colouring gives up; four are enough for nearly every function.
+const MAX_ROUNDS: u32 = 24;
 
 /// Allocates `function` by colouring.
 pub fn allocate(
@@ -43,35 +46,68 @@ pub fn allocate(
     options: &Options,
 ) -> Result<Allocation, Error> {
     let mut stats = Stats::default();
-    let program = Program::new(function, target, None)?;
+    let mut program = Program::new(function, target, None)?;
+    let mut spiller = Spiller::new(target, SpillPolicy::default(), options.spill_space);
     stats.values = program.values.len() as u32;
-    let selected = colour(&program, target, options, &mut stats);
-    stats.iterations += 1;
-    if selected.stuck.is_none() && selected.spilled.is_empty() {
-        return emit(&program, target, options, &selected.colours, stats);
+    while stats.iterations < MAX_ROUNDS {
+        let mut clock = Clock::start();
+        let facts = Facts::of(&program);
+        clock.lap(&mut stats, "analyse");
+        let selected = colour(&program, target, options, &facts, &mut stats);
+        stats.iterations += 1;
+        if selected.spilled.is_empty() {
+            match selected.stuck {
+                None => return finish(&program, target, options, &selected, stats),
+                Some(_) => break,
+            }
+        }
+        let mut clock = Clock::start();
+        let counts = spiller.spill(&mut program, &facts, &selected.spilled);
+        stats.spilled += counts.memory + counts.carried;
+        stats.rematerialised += counts.recomputed;
+        clock.lap(&mut stats, "spill");
+        check_spill_limit(&stats, options)?;
     }
-    naive::allocate(function, target, options)
+    let allocation = naive::allocate(function, target, options)?;
+    Ok(Allocation {
+        stats: Stats {
+            fell_back: true,
+            iterations: stats.iterations,
+            ..allocation.stats
+        },
+        ..allocation
+    })
 }
 
-fn colour(program: &Program, target: &Target, options: &Options, stats: &mut Stats) -> Selected {
+/// One round: build, take apart, give colours.
+fn colour(
+    program: &Program,
+    target: &Target,
+    options: &Options,
+    facts: &Facts,
+    stats: &mut Stats,
+) -> Selected {
     let mut clock = Clock::start();
-    let liveness = Liveness::compute(program);
-    clock.lap(stats, "liveness");
-    let interference = Interference::build(program, target, &liveness);
+    let interference = Interference::build(program, target, &facts.liveness);
     if stats.iterations == 0 {
         stats.graph = interference.stats();
     }
     clock.lap(stats, "interference");
-    let order = Order::compute(program);
-    let loops = Loops::compute(program, &order);
-    let frequencies = Frequencies::compute(program, &order, &loops);
-    let costs = costs(program, &frequencies);
-    let moves = coalesce::moves(program, target, &liveness, &frequencies);
+    let costs = spill_costs(
+        program,
+        target,
+        &facts.liveness,
+        &facts.frequencies,
+        &facts.loops,
+        CostModel::default(),
+    );
+    let moves = coalesce::moves(program, target, &facts.liveness, &facts.frequencies);
     clock.lap(stats, "costs");
     let parts = Bodies::new(program, target, &interference);
     let graph = Graph::new(program, target, &interference, &costs);
     clock.lap(stats, "graph");
     let simplified = simplify(graph, &moves, &options.briggs);
+    stats.merges += simplified.merges;
     clock.lap(stats, "simplify");
     let mut preferences = Preferences::new(program, target, &moves);
     let selected = select(
@@ -83,23 +119,45 @@ fn colour(program: &Program, target: &Target, options: &Options, stats: &mut Sta
         &costs,
         &mut preferences,
     );
+    stats.undone += selected.undone;
     clock.lap(stats, "select");
     selected
 }
 
-fn costs(program: &Program, frequencies: &Frequencies) -> SecondaryMap<Value, f32> {
-    let mut costs = SecondaryMap::new();
-    for (value, info) in program.values.iter() {
-        costs[value] = if info.unspillable { f32::INFINITY } else { 0.0 };
-    }
-    for (block, info) in program.blocks.iter() {
-        for op in &info.ops {
-            for (value, _) in op.accesses(program.function) {
-                costs[value] += frequencies.block(block) as f32;
-            }
+/// Every value has its register: count what became of the copies, and write it all down.
+fn finish(
+    program: &Program,
+    target: &Target,
+    options: &Options,
+    selected: &Selected,
+    mut stats: Stats,
+) -> Result<Allocation, Error> {
+    let mut clock = Clock::start();
+    for op in program.blocks.values().flat_map(|block| &block.ops) {
+        for part in copied_parts(program, target, op) {
+            let unit = |v| selected.colours[v].map_or(0, |reg| reg.unit as i32);
+            stats.copies += 1;
+            stats.coalesced += (unit(part.to) + part.distance == unit(part.from)) as u32;
         }
     }
-    costs
+    let mut allocation = emit(program, target, options, &selected.colours, stats)?;
+    clock.lap(&mut allocation.stats, "emit");
+    Ok(allocation)
+}
+
+fn check_spill_limit(stats: &Stats, options: &Options) -> Result<(), Error> {
+    match options.briggs.spill_limit {
+        Some(limit) if stats.spilled > limit => Err(Error::Impossible {
+            place: Place::Function,
+            value: None,
+            message: format!(
+                "{} values are spilled, but {limit} is the limit",
+                stats.spilled
+            ),
+            help: "raise the register budget or the spill limit".into(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Measures phase after phase.

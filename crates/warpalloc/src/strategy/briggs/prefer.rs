@@ -55,7 +55,10 @@ impl<'a> Preferences<'a> {
         units: &[u16],
     ) -> Option<usize> {
         let lowest = free.first()?;
-        let width = members.iter().map(|m| (m.offset + m.width) as usize).max()?;
+        let width = members
+            .iter()
+            .map(|m| (m.offset + m.width) as usize)
+            .max()?;
         let end = self.used[file.index()].max(lowest + width);
         let is_as_good = |start: usize| free.contains(start) && start + width <= end;
         let wishes = self.wishes(members, units);

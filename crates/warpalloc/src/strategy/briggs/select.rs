@@ -63,7 +63,9 @@ pub fn select<'a>(
     };
     let is_fixed = |id: &BodyId| graph.bodies.get(*id).fixed;
     let fixed = graph.bodies.keys().filter(is_fixed);
-    let fixed: Vec<BodyId> = fixed.filter(|&id| !graph.bodies.get(id).members.is_empty()).collect();
+    let fixed: Vec<BodyId> = fixed
+        .filter(|&id| !graph.bodies.get(id).members.is_empty())
+        .collect();
     for &id in fixed.iter().chain(stack.iter().rev()) {
         let body = graph.bodies.get(id);
         if !select.colour(&body.members, body.starts, body.file) {

@@ -188,7 +188,9 @@ mod tests {
     fn the_heap_agrees_with_sorting() {
         let mut state = 1u64;
         let mut next = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 33) % n
         };
         let mut heap = SimplifyHeap::new(64);
@@ -221,7 +223,13 @@ mod tests {
         heap.push(Worth::new(a, 10.0, 10));
         heap.push(Worth::new(b, 20.0, 10));
         // Meanwhile the degree of `a` fell to 2: it is worth 5 now.
-        let current = |body| Some(Worth::new(body, if body == a { 10.0 } else { 20.0 }, if body == a { 2 } else { 10 }));
+        let current = |body| {
+            Some(Worth::new(
+                body,
+                if body == a { 10.0 } else { 20.0 },
+                if body == a { 2 } else { 10 },
+            ))
+        };
         assert_eq!(heap.pop(current), Some(b));
         assert_eq!(heap.pop(current), Some(a));
         assert_eq!(heap.pop(current), None);

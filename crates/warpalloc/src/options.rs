@@ -100,6 +100,9 @@ struct Key {
     values: &'static str,
 }
 
+/// How many of [`KEYS`] are shown even at their default.
+const ALWAYS_NOTABLE: usize = 3;
+
 /// Every option.
 const KEYS: &[Key] = &[
     Key {
@@ -200,6 +203,17 @@ impl Options {
     /// Every option by name, with its value.
     pub fn entries(&self) -> impl Iterator<Item = (&'static str, String)> {
         KEYS.iter().map(|key| (key.name, (key.get)(self)))
+    }
+
+    /// The options every reader wants to see, and those that are not at their default.
+    pub fn notable_entries(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let usual = Options::default();
+        let always = KEYS.iter().take(ALWAYS_NOTABLE).map(|key| key.name);
+        let always: Vec<_> = always.collect();
+        self.entries()
+            .zip(usual.entries())
+            .filter(move |((name, value), (_, usual))| always.contains(name) || value != usual)
+            .map(|(entry, _)| entry)
     }
 
     /// Sets the option called `name`, or says what was expected.

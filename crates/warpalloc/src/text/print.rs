@@ -18,7 +18,7 @@ impl Display for Case {
             write!(f, " {}={}", info.name, target.budget(file))?;
         }
         f.write_str("\noptions")?;
-        for (key, value) in self.options.entries() {
+        for (key, value) in self.options.notable_entries() {
             write!(f, " {key}={value}")?;
         }
         f.write_str("\n\n")?;

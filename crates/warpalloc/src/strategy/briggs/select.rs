@@ -235,10 +235,9 @@ impl Select<'_, '_> {
                     continue;
                 };
                 let price = self.push_cost(occupant);
-                for start in first.max(0) as usize..(end.max(0) as usize).min(units) {
-                    if spared != Some(start) {
-                        prices[start] += price;
-                    }
+                let range = first.max(0) as usize..(end.max(0) as usize).min(units);
+                for start in range.filter(|&start| spared != Some(start)) {
+                    prices[start] += price;
                 }
             }
         }

@@ -208,12 +208,12 @@ impl Options {
     /// The options every reader wants to see, and those that are not at their default.
     pub fn notable_entries(&self) -> impl Iterator<Item = (&'static str, String)> {
         let usual = Options::default();
-        let always = KEYS.iter().take(ALWAYS_NOTABLE).map(|key| key.name);
-        let always: Vec<_> = always.collect();
-        self.entries()
-            .zip(usual.entries())
-            .filter(move |((name, value), (_, usual))| always.contains(name) || value != usual)
-            .map(|(entry, _)| entry)
+        let notable = move |(index, key): (usize, &'static Key)| {
+            let value = (key.get)(self);
+            let shown = index < ALWAYS_NOTABLE || value != (key.get)(&usual);
+            shown.then_some((key.name, value))
+        };
+        KEYS.iter().enumerate().filter_map(notable)
     }
 
     /// Sets the option called `name`, or says what was expected.

@@ -18,7 +18,8 @@ impl Content {
         Content(value << 16)
     }
 
-    fn new(value: Value, pieces: u16) -> Content {
+    /// What [`Content::pieces`] says is left of `value`.
+    pub(super) fn new(value: Value, pieces: u16) -> Content {
         Content(value << 16 | pieces as u64)
     }
 
@@ -30,6 +31,7 @@ impl Content {
         self.0 >> 16
     }
 
+    /// Which piece of its value this is; 0 for the whole.
     fn pieces(self) -> u16 {
         self.0 as u16
     }
@@ -249,14 +251,7 @@ impl Meet {
     }
 }
 
-impl Partition {
-    /// What the location of an entry holds when class 0 has number `base`.
-    pub(super) fn content(&self, base: Value, class: u32, pieces: u16) -> Content {
-        Content::new(base + class as u64, pieces)
-    }
-}
-
-/// Files in which each value has been a value of its own, as sets of bits.
+/// A file as a bit, for sets of the files that can represent a value.
 pub(super) fn file_bit(file: File) -> u32 {
     1 << (file.index() % 32)
 }

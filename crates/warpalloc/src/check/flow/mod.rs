@@ -1,14 +1,15 @@
 //! The dataflow part of the proof: which location holds which value, block by block.
 
+mod edits;
+
 use super::equations::Equations;
 use super::live::{Lists, Live};
-use super::rules::transfer_path;
 use super::state::{Content, Locations, Meet, Partition, Value, Words, file_bit};
-use super::violation::{Fault, Location, NamedReg, Site, Violation};
-use crate::allocation::{Allocation, Edit, Point, SlotAddr, Space};
+use super::violation::{Fault, NamedReg, Site, Violation};
+use crate::allocation::{Allocation, Point, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
-use crate::target::{File, PReg, RegSet, Target, Unit};
+use crate::target::{PReg, RegSet, Target, Unit};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
@@ -238,7 +239,7 @@ impl<'a> Flow<'a> {
         }
         self.locations.clear();
         for &(location, class, pieces) in &state.locations {
-            let content = state.content(self.base, class, pieces);
+            let content = Content::new(self.base + class as u64, pieces);
             self.locations.set(location as usize, content);
         }
         self.equations.enter(&state.equations);
@@ -447,197 +448,6 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    fn edits<'e>(&mut self, point: Point, edits: impl Iterator<Item = &'e Edit>) -> Outcome {
-        for (index, edit) in edits.enumerate() {
-            self.at.point = point;
-            self.at.edit = index;
-            self.edit(edit)?;
-        }
-        Ok(())
-    }
-
-    fn edit(&mut self, edit: &Edit) -> Outcome {
-        match *edit {
-            Edit::Move { to, from, width } => self.move_units(to, from, width as usize),
-            Edit::Swap { a, b, width } => self.swap_units(a, b, width as usize),
-            Edit::Transfer { to, from, regs } => self.transfer(to, from, regs as usize),
-            Edit::Store { to, from, width } => self.store(to, from, width as usize),
-            Edit::Reload { to, from, width } => self.reload(to, from, width as usize),
-            Edit::Recompute { inst, ref regs } => self.recompute(inst, regs),
-        }
-    }
-
-    fn move_units(&mut self, to: PReg, from: PReg, width: usize) -> Outcome {
-        let to = self.target.unit(to).index();
-        for unit in 0..width {
-            let content = self.source(from.offset(unit))?;
-            self.locations.set(to + unit, content);
-        }
-        Ok(())
-    }
-
-    fn swap_units(&mut self, a: PReg, b: PReg, width: usize) -> Outcome {
-        for unit in 0..width {
-            let (a, b) = (a.offset(unit), b.offset(unit));
-            let (from_a, from_b) = (self.source(a)?, self.source(b)?);
-            self.locations.set(self.target.unit(a).index(), from_b);
-            self.locations.set(self.target.unit(b).index(), from_a);
-        }
-        Ok(())
-    }
-
-    fn transfer(&mut self, to: PReg, from: PReg, regs: usize) -> Outcome {
-        let lossy = |flow: &Self| {
-            let (to, from) = (flow.named(to), flow.named(from));
-            flow.refuse_edit(Fault::LossyTransfer { to, from })
-        };
-        let Some(path) = transfer_path(self.target, to.file, from.file) else {
-            return Err(lossy(self));
-        };
-        let (to_unit, pieces) = (self.target.unit(to).index(), path.pieces);
-        let spilled_file = if path.returns { to.file } else { from.file };
-        for unit in 0..regs * self.target.file(spilled_file).units_per_reg {
-            if path.returns {
-                let whole = self.source(from.offset(unit * pieces))?.unit_whole(pieces);
-                for piece in 0..pieces {
-                    let content = self.source(from.offset(unit * pieces + piece))?;
-                    if content != whole.unit_piece(piece, pieces) {
-                        return Err(lossy(self));
-                    }
-                }
-                if whole.is_unit_piece() || !self.is_at_home(whole, to.file) {
-                    return Err(lossy(self));
-                }
-                self.locations.set(to_unit + unit, whole);
-            } else {
-                let whole = self.source(from.offset(unit))?;
-                if pieces > 1 && whole.is_unit_piece() {
-                    return Err(lossy(self));
-                }
-                for piece in 0..pieces {
-                    let content = whole.unit_piece(piece, pieces);
-                    self.locations.set(to_unit + unit * pieces + piece, content);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn store(&mut self, to: SlotAddr, from: PReg, width: usize) -> Outcome {
-        let per_unit = self.words.per_unit(self.target, from.file);
-        let first = self.first_word(to);
-        for unit in 0..width {
-            let content = self.source(from.offset(unit))?;
-            for word in 0..per_unit {
-                let location = first + unit * per_unit + word;
-                self.locations
-                    .set(location, content.word_piece(word, per_unit));
-            }
-        }
-        Ok(())
-    }
-
-    fn reload(&mut self, to: PReg, from: SlotAddr, width: usize) -> Outcome {
-        let per_unit = self.words.per_unit(self.target, to.file);
-        let first = self.first_word(from);
-        for unit in 0..width {
-            let content =
-                |flow: &Self, word: usize| flow.locations.get(first + unit * per_unit + word);
-            let whole = content(self, 0).word_whole(per_unit);
-            for word in 0..per_unit {
-                let held = content(self, word);
-                if held.is_nothing() || held != whole.word_piece(word, per_unit) {
-                    let from = Location::Slot(from);
-                    return Err(self.refuse_edit(Fault::UnknownSource { from }));
-                }
-            }
-            self.not_pinned(whole, || Location::Slot(from))?;
-            self.locations
-                .set(self.target.unit(to).index() + unit, whole);
-        }
-        Ok(())
-    }
-
-    fn recompute(&mut self, inst: Inst, regs: &[PReg]) -> Outcome {
-        if !self.equations.holds(inst) {
-            return Err(self.refuse_edit(Fault::StaleEquation(inst)));
-        }
-        let operands = self.function.operands(inst);
-        let site = Site::Edit(self.at.point, self.at.edit);
-        for (operand, &reg) in operands.iter().zip(regs) {
-            if operand.role.reads() {
-                self.expect(operand.vreg, reg, site)?;
-            }
-        }
-        for (operand, &reg) in operands.iter().zip(regs) {
-            if operand.role.writes() {
-                self.place(operand.vreg, reg);
-            }
-        }
-        Ok(())
-    }
-
-    /// What an edit reads from `reg`.
-    fn source(&self, reg: PReg) -> Outcome<Content> {
-        let content = self.locations.get(self.target.unit(reg).index());
-        if content.is_nothing() {
-            let from = Location::Reg(self.named(reg));
-            return Err(self.refuse_edit(Fault::UnknownSource { from }));
-        }
-        self.not_pinned(content, || Location::Reg(self.named(reg)))?;
-        Ok(content)
-    }
-
-    fn not_pinned(&self, content: Content, from: impl Fn() -> Location) -> Outcome {
-        if !self.watch_pinned {
-            return Ok(());
-        }
-        for &vreg in &self.pinned {
-            let mut parts = self.parts(vreg).iter();
-            let part = parts.position(|&value| value == content.value());
-            if let Some(part) = part
-                && self.is_live_here(vreg)
-            {
-                let fault = Fault::Pinned { from: from() };
-                let site = Site::Edit(self.at.point, self.at.edit);
-                return Err(self.refuse(site, Some((vreg, part)), fault));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the current value of `vreg` may be read after the point of the current edit.
-    fn is_live_here(&self, vreg: VReg) -> bool {
-        let (function, block) = (self.function, self.at.block);
-        let live_along = |succ: usize| {
-            let edge = &function.succs(block)[succ];
-            let is_param = function.block(edge.block).params.contains(&vreg);
-            let live = self.live.at_start(edge.block);
-            edge.args.contains(&vreg) || !is_param && live.binary_search(&vreg).is_ok()
-        };
-        let skip = match self.at.point {
-            Point::Before(_) => self.at.index,
-            Point::After(_) => self.at.index + 1,
-            Point::Edge(_, succ) => return live_along(succ as usize),
-        };
-        let rest = self.allocation.block_insts(function, block).skip(skip);
-        for inst in rest {
-            let operands = function.operands(inst);
-            if operands.iter().any(|o| o.vreg == vreg && o.role.reads()) {
-                return true;
-            }
-            if operands.iter().any(|o| o.vreg == vreg) {
-                return false;
-            }
-        }
-        (0..function.succs(block).len()).any(live_along)
-    }
-
-    fn is_at_home(&self, content: Content, file: File) -> bool {
-        let home = self.homes.get((content.value() - self.base) as usize);
-        home.is_some_and(|files| files & file_bit(file) != 0)
-    }
-
     fn fresh(&mut self, part: usize) -> Value {
         self.homes.push(self.part_files[part]);
         self.next += 1;
@@ -652,16 +462,6 @@ impl<'a> Flow<'a> {
     /// Where the parts of preserved units begin.
     fn entry_parts(&self) -> usize {
         self.current.len() - self.preserved.len()
-    }
-
-    /// The location of the first word of a slot.
-    fn first_word(&self, slot: SlotAddr) -> usize {
-        let size = self.allocation.frame.size(slot.space);
-        let base = match slot.space {
-            Space::Local => self.target.unit_count(),
-            Space::Shared => self.shared_words,
-        };
-        base + self.words.at(slot.offset, size)
     }
 
     fn width(&self, vreg: VReg) -> usize {

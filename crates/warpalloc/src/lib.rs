@@ -39,6 +39,7 @@ pub mod analysis;
 pub mod check;
 pub mod coalesce;
 pub mod error;
+pub mod finish;
 pub mod function;
 pub mod generate;
 pub mod interference;

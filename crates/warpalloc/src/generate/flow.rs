@@ -32,6 +32,10 @@ impl Generator<'_> {
     pub(super) fn body(&mut self) {
         self.prologue();
         let blocks = self.shape.blocks.max(1);
+        let around = self.next_imm as usize + self.shape.pressure.min(self.shape.insts / 4);
+        // Each block also has a terminator and often a compare for it.
+        let per_block = self.shape.insts.saturating_sub(around) / blocks;
+        self.per_block = per_block.saturating_sub(1).max(1);
         self.region(blocks, Depth::default());
         self.epilogue();
     }
@@ -45,8 +49,9 @@ impl Generator<'_> {
                 MAX_NESTING.. => 1,
                 _ => self.rng.within(1..=left),
             };
+            let before = self.blocks;
             self.construct(size, depth);
-            left = left.saturating_sub(size.max(2));
+            left = left.saturating_sub(self.blocks - before);
             self.straight();
         }
     }
@@ -68,15 +73,21 @@ impl Generator<'_> {
 
     /// Code for one block.
     fn straight(&mut self) {
-        let each = self.shape.insts / self.shape.blocks.max(1);
+        let each = self.per_block;
         let count = self.rng.within(each / 2..=each + each / 2);
-        for _ in 0..count {
+        let end = self.next_imm + count as u64;
+        // What does not fit the target is left out, so not every attempt counts.
+        for _ in 0..4 * count {
+            if self.next_imm >= end {
+                break;
+            }
             self.instruction();
         }
     }
 
     fn new_block(&mut self, depth: Depth) -> Block {
         let block = self.builder.block();
+        self.blocks += 1;
         if self.shape.frequencies && self.rng.one_in(2) {
             let times = 8f32.powi(depth.loops as i32) / self.rng.within(1..=4) as f32;
             self.builder.frequency(block, times);

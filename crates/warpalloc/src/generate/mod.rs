@@ -228,6 +228,8 @@ pub fn function(shape: &Shape, target: &Target, rng: &mut Rng) -> Function {
         block: entry,
         window: Window::default(),
         next_imm: 0,
+        blocks: 1,
+        per_block: 1,
     };
     generator.body();
     generator.builder.finish()
@@ -242,5 +244,10 @@ struct Generator<'a> {
     /// Where code is being appended.
     block: Block,
     window: Window,
+    /// Instructions so far; each gets its number as its immediate.
     next_imm: u64,
+    /// Blocks so far.
+    blocks: usize,
+    /// Instructions wanted in each block.
+    per_block: usize,
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Options;
 use crate::allocation::{Edit, Edits};
-use crate::function::Inst;
+use crate::function::{Inst, Operand};
 use crate::generate::{self, Rng, Shape};
 use cranelift_entity::EntityRef;
 
@@ -53,8 +53,13 @@ fn a_lost_reload_is_traced_to_the_operand_that_read_garbage() {
 fn a_lost_write_is_an_event_too_few() {
     let (function, target, mut allocation) = some_function(3);
     let trace = run_original(&function, &target, Limits::default(), 1);
-    let is_write = |inst: &Inst| !function.inst(*inst).kind.is_terminator();
-    let write = trace.events.iter().map(|e| e.inst).find(is_write);
+    // The last one, so that no later read of state gives it away before.
+    let is_write = |inst: &Inst| {
+        let no_result = |o: &Operand| !o.role.writes();
+        let plain = !function.inst(*inst).kind.is_terminator();
+        plain && function.operands(*inst).iter().all(no_result)
+    };
+    let write = trace.events.iter().rev().map(|e| e.inst).find(is_write);
     allocation.deleted.insert(write.unwrap());
     let difference = compare(&function, &target, &allocation, Limits::default(), 1).unwrap_err();
     assert!(

@@ -72,6 +72,7 @@ pub fn allocate(
     let allocation = match options.strategy {
         Strategy::Naive => strategy::naive::allocate(function, target, options)?,
         Strategy::Briggs => strategy::briggs::allocate(function, target, options)?,
+        Strategy::Fatpoint => strategy::fatpoint::allocate(function, target, options)?,
     };
     if options.verify {
         check::check(function, target, &allocation)?;

@@ -1,6 +1,8 @@
 //! How to allocate.
 
 use crate::allocation::Space;
+use crate::strategy::fatpoint::knobs::KNOBS;
+pub use crate::strategy::fatpoint::knobs::Knobs;
 
 /// The allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,17 +12,20 @@ pub enum Strategy {
     Naive,
     /// Optimistic graph colouring with conservative coalescing.
     Briggs,
+    /// Conflicts by program point, after ptxas.
+    Fatpoint,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 2] = [Strategy::Naive, Strategy::Briggs];
+    pub const ALL: [Strategy; 3] = [Strategy::Naive, Strategy::Briggs, Strategy::Fatpoint];
 
     /// The name used on command lines and in text files.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Naive => "naive",
             Strategy::Briggs => "briggs",
+            Strategy::Fatpoint => "fatpoint",
         }
     }
 
@@ -41,6 +46,8 @@ pub struct Options {
     pub spill_space: Space,
     /// Choices of [`Strategy::Briggs`].
     pub briggs: BriggsOptions,
+    /// Choices of [`Strategy::Fatpoint`].
+    pub knobs: Knobs,
 }
 
 /// Choices that steer [`Strategy::Briggs`].
@@ -87,6 +94,7 @@ impl Default for Options {
             verify: true,
             spill_space: Space::Local,
             briggs: BriggsOptions::default(),
+            knobs: Knobs::default(),
         }
     }
 }
@@ -200,9 +208,13 @@ fn space_name(space: Space) -> &'static str {
 }
 
 impl Options {
-    /// Every option by name, with its value.
+    /// Every option by name, with its value, then every knob.
     pub fn entries(&self) -> impl Iterator<Item = (&'static str, String)> {
-        KEYS.iter().map(|key| (key.name, (key.get)(self)))
+        let options = KEYS.iter().map(|key| (key.name, (key.get)(self)));
+        let knobs = KNOBS
+            .iter()
+            .map(|knob| (knob.name, knob.value(&self.knobs)));
+        options.chain(knobs)
     }
 
     /// The options every reader wants to see, and those that are not at their default.
@@ -213,11 +225,21 @@ impl Options {
             let shown = index < ALWAYS_NOTABLE || value != (key.get)(&usual);
             shown.then_some((key.name, value))
         };
-        KEYS.iter().enumerate().filter_map(notable)
+        let options = KEYS.iter().enumerate().filter_map(notable);
+        let plain = Knobs::default();
+        let turned = KNOBS.iter().filter_map(move |knob| {
+            let value = knob.value(&self.knobs);
+            (value != knob.value(&plain)).then_some((knob.name, value))
+        });
+        options.chain(turned)
     }
 
-    /// Sets the option called `name`, or says what was expected.
+    /// Sets the option or knob called `name`, or says what was expected.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if KNOBS.iter().any(|knob| knob.name == name) {
+            let result = self.knobs.set_named(name, value);
+            return result.map_err(|error| error.to_string());
+        }
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
             let nearest = KEYS.iter().min_by_key(|key| edit_distance(key.name, name));
             let hint = nearest.map_or("", |key| key.name);
@@ -231,7 +253,7 @@ impl Options {
 }
 
 /// Insertions, deletions and replacements that turn `a` into `b`.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     // Names are short; whatever is longer is no misspelling of one.
     let b: Vec<char> = b.chars().take(32).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -268,6 +290,8 @@ mod tests {
                     join_live_intervals: _,
                     spill_limit: _,
                 },
+            // Knobs keep a table of their own.
+            knobs: _,
         } = Options::default();
         assert_eq!(KEYS.len(), 11);
     }

@@ -1,4 +1,5 @@
 //! The allocators, one folder each.
 
 pub mod briggs;
+pub mod fatpoint;
 pub mod naive;

@@ -1,0 +1,336 @@
+//! Handing out registers.
+//!
+//! Clusters come from the assignment stack one by one. The occupancy tells in one look
+//! which starts are free for all of a cluster's members; of these, one that a copy asks
+//! for is best, and otherwise the histograms choose. The primary histogram counts how
+//! contested a start is: what values not yet placed would lose if it were taken. The
+//! secondary one counts what taking it costs in itself, such as saving a register for the
+//! caller. A start that conflicts with anything already placed is never taken.
+//!
+//! A cluster that finds no start falls apart into what it was joined from, and these are
+//! placed one by one; only a single value or link that finds none has failed.
+
+use super::affinity::Affinity;
+use super::cluster::{Cluster, ClusterInfo, Clusters};
+use super::constraint::chain;
+use super::histogram::{Histogram, choose};
+use super::knobs::Knobs;
+use super::mask::Mask;
+use super::occupancy::Occupancy;
+use super::ranges::{Ranges, overlap, units_of_file};
+use crate::function::Convention;
+use crate::program::{Program, Value};
+use crate::target::{File, PReg, RegSet, Target};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use smallvec::SmallVec;
+
+/// Pending wishes examined per placement; more would not pay.
+const CLAIMS_EXAMINED: usize = 16;
+/// A copy of frequency 1 contests a start this much.
+const CLAIM_WEIGHT: f32 = 8.0;
+
+/// What every placement looks at.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// The program.
+    pub program: &'a Program<'a>,
+    /// The target.
+    pub target: &'a Target,
+    /// Where values are alive.
+    pub ranges: &'a Ranges,
+    /// Settings.
+    pub knobs: &'a Knobs,
+    /// Wishes for common registers.
+    pub wishes: &'a Wishes,
+}
+
+/// Wishes by value.
+pub struct Wishes {
+    first: Vec<u32>,
+    list: Vec<(Value, i32, f32)>,
+}
+
+impl Wishes {
+    /// Lists the wishes of each value: another value, how far after this one's start it
+    /// starts, and the weight.
+    pub fn new(values: usize, affinities: &[Affinity]) -> Wishes {
+        let mut first = vec![0; values + 1];
+        for a in affinities {
+            first[a.to.index() + 1] += 1;
+            first[a.from.index() + 1] += 1;
+        }
+        for i in 0..values {
+            first[i + 1] += first[i];
+        }
+        let mut next = first.clone();
+        let nothing = (Value::new(0), 0, 0.0);
+        let mut list = vec![nothing; 2 * affinities.len()];
+        for a in affinities {
+            for (of, other, shift) in [(a.to, a.from, a.shift), (a.from, a.to, -a.shift)] {
+                let at = &mut next[of.index()];
+                list[*at as usize] = (other, shift, a.weight);
+                *at += 1;
+            }
+        }
+        Wishes { first, list }
+    }
+
+    fn of(&self, value: Value) -> &[(Value, i32, f32)] {
+        let index = value.index();
+        &self.list[self.first[index] as usize..self.first[index + 1] as usize]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// The registers of values, by value.
+pub type Colours = SecondaryMap<Value, Option<PReg>>;
+
+/// Placement in one file.
+pub struct Assign<'a, const W: usize> {
+    scene: Scene<'a>,
+    file: File,
+    occupancy: Occupancy<W>,
+    secondary: Histogram<W>,
+    /// Starts that a placed value's copies ask for, with who asks and how much.
+    claims: Vec<SmallVec<[(Value, u32); 2]>>,
+    claimed: Mask<W>,
+    /// Clusters that found no start, none of which is joined from others.
+    failed: Vec<Cluster>,
+    /// One past the highest unit taken.
+    used: usize,
+}
+
+impl<'a, const W: usize> Assign<'a, W> {
+    /// Nothing placed in `file` yet.
+    pub fn new(scene: Scene<'a>, file: File) -> Assign<'a, W> {
+        let units = scene.target.file(file).units;
+        Assign {
+            scene,
+            file,
+            occupancy: Occupancy::new(scene.ranges.positions()),
+            secondary: secondary(&scene, file),
+            claims: vec![SmallVec::new(); units],
+            claimed: Mask::EMPTY,
+            failed: Vec::new(),
+            used: 0,
+        }
+    }
+
+    /// One past the highest unit taken so far.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Clusters that found no register.
+    pub fn failed(&self) -> &[Cluster] {
+        &self.failed
+    }
+
+    /// Places `cluster`, or what it falls apart into.
+    pub fn place(&mut self, clusters: &mut Clusters, cluster: Cluster, colours: &mut Colours) {
+        if self.try_place(clusters, cluster, colours) {
+            return;
+        }
+        if clusters.info(cluster).parts() == 1 {
+            self.failed.push(cluster);
+            return;
+        }
+        let mut parts = clusters.fall_apart(self.scene.program, self.scene.ranges, cluster);
+        // Whoever cannot be spilled chooses first.
+        parts.sort_by_key(|&part| !self.is_stubborn(clusters.info(part)));
+        for part in parts {
+            if !self.try_place(clusters, part, colours) {
+                self.failed.push(part);
+            }
+        }
+    }
+
+    fn is_stubborn(&self, info: &ClusterInfo) -> bool {
+        let values = &self.scene.program.values;
+        info.members.iter().any(|m| values[m.value].unspillable)
+    }
+
+    fn try_place(&mut self, clusters: &Clusters, cluster: Cluster, colours: &mut Colours) -> bool {
+        let info = clusters.info(cluster);
+        let free = self.free_starts(info);
+        let start = match self.wanted(info, &free, colours) {
+            Some(start) => Some(start),
+            None => self.choose(clusters, cluster, &free, colours),
+        };
+        match start {
+            Some(start) => {
+                self.take(info, start, colours);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Starts where no member meets anything placed before.
+    fn free_starts(&self, info: &ClusterInfo) -> Mask<W> {
+        let Scene {
+            program,
+            target,
+            ranges,
+            ..
+        } = self.scene;
+        let units = target.file(self.file).units;
+        let width = info.width as usize;
+        let mut blocked = Mask::EMPTY;
+        for member in info.members.iter().filter(|m| !m.silent) {
+            let mut held = Mask::EMPTY;
+            for &stretch in ranges.of(member.value) {
+                self.occupancy.gather(stretch, &mut held);
+            }
+            let width = ranges.size(member.value).width as usize;
+            blocked.add(&held.blocked_starts(width).down(member.offset as usize));
+        }
+        for constraint in chain::<W>(program, target, ranges, info) {
+            blocked.add(&constraint.blocked());
+        }
+        Mask::first((units + 1).saturating_sub(width)).without(&blocked)
+    }
+
+    /// The free start that placed copies ask for most.
+    fn wanted(&self, info: &ClusterInfo, free: &Mask<W>, colours: &Colours) -> Option<usize> {
+        let Scene { wishes, knobs, .. } = self.scene;
+        if wishes.is_empty() || knobs.no_retarget_prefs {
+            return None;
+        }
+        let mut votes: SmallVec<[(usize, f32); 4]> = SmallVec::new();
+        for member in &info.members {
+            for &(other, shift, weight) in wishes.of(member.value) {
+                let Some(reg) = colours[other] else { continue };
+                let start = i32::from(reg.unit) - shift - i32::from(member.offset);
+                let Ok(start) = usize::try_from(start) else {
+                    continue;
+                };
+                if free.contains(start) {
+                    match votes.iter_mut().find(|(s, _)| *s == start) {
+                        Some((_, votes)) => *votes += weight,
+                        None => votes.push((start, weight)),
+                    }
+                }
+            }
+        }
+        let best = votes
+            .into_iter()
+            .reduce(|a, b| if b.1 > a.1 { b } else { a });
+        best.map(|(start, _)| start)
+    }
+
+    fn choose(
+        &self,
+        clusters: &Clusters,
+        cluster: Cluster,
+        free: &Mask<W>,
+        colours: &Colours,
+    ) -> Option<usize> {
+        let info = clusters.info(cluster);
+        let mut primary = Histogram::default();
+        let claimed = self.claimed.blocked_starts(info.width as usize).and(free);
+        if !claimed.is_empty() {
+            self.count_claims(clusters, cluster, &mut primary, colours);
+        }
+        choose(
+            free,
+            &primary,
+            &self.secondary,
+            self.scene.knobs.discard_threshold,
+        )
+    }
+
+    /// Counts for each start what pending copies would lose by its being taken.
+    fn count_claims(
+        &self,
+        clusters: &Clusters,
+        cluster: Cluster,
+        primary: &mut Histogram<W>,
+        colours: &Colours,
+    ) {
+        let info = clusters.info(cluster);
+        let ranges = self.scene.ranges;
+        let mut left = CLAIMS_EXAMINED;
+        for unit in self.claimed.iter() {
+            for &(value, weight) in &self.claims[unit] {
+                let pending = colours[value].is_none() && clusters.of(value) != Some(cluster);
+                if !pending {
+                    continue;
+                }
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                let meets =
+                    |m: &super::cluster::Member| overlap(ranges.of(m.value), ranges.of(value));
+                if info.members.iter().any(meets) {
+                    let mut one = Mask::EMPTY;
+                    one.insert(unit);
+                    primary.add(&one.blocked_starts(info.width as usize), weight);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, info: &ClusterInfo, start: usize, colours: &mut Colours) {
+        let Scene { ranges, .. } = self.scene;
+        for member in &info.members {
+            let unit = start + member.offset as usize;
+            let width = ranges.size(member.value).width as usize;
+            colours[member.value] = Some(PReg::new(self.file, unit));
+            if member.silent {
+                continue;
+            }
+            for &stretch in ranges.of(member.value) {
+                self.occupancy.mark(stretch, unit, width);
+            }
+        }
+        self.used = self.used.max(start + info.width as usize);
+        self.claim_for_partners(info, start, colours);
+    }
+
+    /// Notes where values not yet placed would like to go because of this placement.
+    fn claim_for_partners(&mut self, info: &ClusterInfo, start: usize, colours: &Colours) {
+        let wishes = self.scene.wishes;
+        if wishes.is_empty() {
+            return;
+        }
+        for member in &info.members {
+            for &(other, shift, weight) in wishes.of(member.value) {
+                let unit = start as i32 + i32::from(member.offset) + shift;
+                let Ok(unit) = usize::try_from(unit) else {
+                    continue;
+                };
+                if colours[other].is_some() || unit >= self.claims.len() {
+                    continue;
+                }
+                let weight = (weight * CLAIM_WEIGHT).clamp(1.0, 127.0) as u32;
+                self.claims[unit].push((other, weight));
+                self.claimed.insert(unit);
+            }
+        }
+    }
+}
+
+/// What each unit costs in itself: registers the caller wants back must be saved.
+fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
+    let mut histogram = Histogram::default();
+    let Scene {
+        program,
+        target,
+        knobs,
+        ..
+    } = *scene;
+    if program.function.convention() == Convention::Device && knobs.abi {
+        let preserved = RegSet::of_registers(target, target.abi().preserved.iter().copied());
+        let mut units = Mask::EMPTY;
+        units_of_file(target, file, &preserved).for_each(|u| units.insert(u));
+        if !units.is_empty() {
+            histogram.add(&units, 1);
+        }
+    }
+    histogram
+}

@@ -1,0 +1,245 @@
+//! Values that take their registers together.
+//!
+//! A cluster is a row of units with values at fixed distances from its start. It begins
+//! as a single value or as a link of the program; coalescing joins clusters whose values
+//! are copies of each other, so that a cluster is at once the document's alias chain (all
+//! members at distance 0) and its vector of registers. A joined cluster remembers what it
+//! was made of: where no register is left for the whole, it falls apart again.
+
+use super::ranges::Ranges;
+use crate::program::{Link, Program, Value};
+use crate::target::{File, PReg};
+use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
+use smallvec::{SmallVec, smallvec};
+
+/// A cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cluster(u32);
+entity_impl!(Cluster, "cluster");
+
+/// A value and its distance from the cluster's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The value.
+    pub value: Value,
+    /// Units from the start.
+    pub offset: u16,
+    /// It lies within another member of equal contents and needs no room of its own.
+    pub silent: bool,
+}
+
+/// What a cluster is made of and where it may start.
+#[derive(Clone, Debug)]
+pub struct ClusterInfo {
+    /// The values.
+    pub members: SmallVec<[Member; 1]>,
+    /// The file they live in.
+    pub file: File,
+    /// Units from the first to the last.
+    pub width: u16,
+    /// The start is a multiple of this.
+    pub align: u16,
+    /// The only start there is.
+    pub fixed: Option<PReg>,
+    /// What it was before anything was joined to it.
+    origin: Origin,
+    /// Other clusters that were joined into this one.
+    absorbed: SmallVec<[Cluster; 2]>,
+    /// Joins on the longest way from a part of it.
+    pub depth: u16,
+}
+
+impl ClusterInfo {
+    /// How many clusters it was made of.
+    pub fn parts(&self) -> usize {
+        1 + self.absorbed.len()
+    }
+
+    /// Whether it began as a link.
+    pub fn is_link(&self) -> bool {
+        matches!(self.origin, Origin::Link(_))
+    }
+
+    fn alone(origin: Origin, file: File, width: u16, align: u16) -> ClusterInfo {
+        ClusterInfo {
+            members: SmallVec::new(),
+            file,
+            width,
+            align,
+            fixed: None,
+            origin,
+            absorbed: SmallVec::new(),
+            depth: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Value(Value),
+    /// By its index among the program's links.
+    Link(u32),
+}
+
+fn of_value(value: Value, ranges: &Ranges) -> ClusterInfo {
+    let size = ranges.size(value);
+    let member = Member {
+        value,
+        offset: 0,
+        silent: false,
+    };
+    ClusterInfo {
+        members: smallvec![member],
+        ..ClusterInfo::alone(Origin::Value(value), size.file, size.width, size.align)
+    }
+}
+
+fn of_link(link: &Link, index: u32, ranges: &Ranges) -> ClusterInfo {
+    let members = link.members.iter().map(|&(value, offset)| Member {
+        value,
+        offset,
+        silent: false,
+    });
+    let ends = link
+        .members
+        .iter()
+        .map(|&(v, offset)| offset + ranges.size(v).width);
+    let width = ends.max().unwrap_or(0);
+    let file = link
+        .members
+        .first()
+        .map_or(File::R, |&(v, _)| ranges.size(v).file);
+    ClusterInfo {
+        members: members.collect(),
+        fixed: link.fixed,
+        ..ClusterInfo::alone(Origin::Link(index), file, width, link.align as u16)
+    }
+}
+
+/// Every cluster of a program.
+pub struct Clusters {
+    infos: PrimaryMap<Cluster, ClusterInfo>,
+    of: Vec<Option<Cluster>>,
+    offsets: Vec<u16>,
+}
+
+impl Clusters {
+    /// One cluster per link and one per other value that occurs, by first position.
+    pub fn new(program: &Program, ranges: &Ranges) -> Clusters {
+        let values = program.values.len();
+        let mut clusters = Clusters {
+            infos: PrimaryMap::with_capacity(ranges.by_start().len()),
+            of: vec![None; values],
+            offsets: vec![0; values],
+        };
+        let mut link_of: Vec<Option<u32>> = Vec::new();
+        if !program.links.is_empty() {
+            link_of.resize(values, None);
+            for (index, link) in program.links.iter().enumerate() {
+                for &(value, _) in &link.members {
+                    link_of[value.index()] = Some(index as u32);
+                }
+            }
+        }
+        for &value in ranges.by_start() {
+            if clusters.of[value.index()].is_some() {
+                continue;
+            }
+            match link_of.get(value.index()).copied().flatten() {
+                Some(index) => {
+                    let link = &program.links[index as usize];
+                    clusters.push(of_link(link, index, ranges));
+                }
+                None => clusters.push(of_value(value, ranges)),
+            }
+        }
+        clusters
+    }
+
+    fn push(&mut self, info: ClusterInfo) {
+        let cluster = self.infos.next_key();
+        for member in &info.members {
+            self.of[member.value.index()] = Some(cluster);
+            self.offsets[member.value.index()] = member.offset;
+        }
+        self.infos.push(info);
+    }
+
+    /// All clusters that have members, in the order their first values begin.
+    pub fn iter(&self) -> impl Iterator<Item = (Cluster, &ClusterInfo)> {
+        self.infos
+            .iter()
+            .filter(|(_, info)| !info.members.is_empty())
+    }
+
+    /// How many clusters there ever were.
+    pub fn len(&self) -> usize {
+        self.infos.len()
+    }
+
+    /// The cluster that `value` belongs to, if it occurs.
+    pub fn of(&self, value: Value) -> Option<Cluster> {
+        self.of[value.index()]
+    }
+
+    /// The distance of `value` from its cluster's start.
+    pub fn offset(&self, value: Value) -> usize {
+        self.offsets[value.index()] as usize
+    }
+
+    /// The description of a cluster.
+    pub fn info(&self, cluster: Cluster) -> &ClusterInfo {
+        &self.infos[cluster]
+    }
+
+    /// Joins `b` into `a`, its start `shift` units after that of `a`; `silent` lies within
+    /// another member and needs no room.
+    pub fn join(&mut self, a: Cluster, b: Cluster, shift: u16, silent: Option<Value>) {
+        let mut from = std::mem::replace(&mut self.infos[b].members, SmallVec::new());
+        let (width, align, depth) = {
+            let info = &self.infos[b];
+            (info.width, info.align, info.depth)
+        };
+        let absorbed = std::mem::take(&mut self.infos[b].absorbed);
+        for member in &mut from {
+            member.offset += shift;
+            self.of[member.value.index()] = Some(a);
+            self.offsets[member.value.index()] = member.offset;
+        }
+        let into = &mut self.infos[a];
+        into.members.extend(from);
+        into.width = into.width.max(shift + width);
+        into.align = into.align.max(align);
+        into.depth = into.depth.max(depth) + 1;
+        into.absorbed.push(b);
+        into.absorbed.extend(absorbed);
+        for member in &mut into.members {
+            member.silent |= Some(member.value) == silent;
+        }
+    }
+
+    /// Undoes every join of `cluster` and returns the clusters it was made of.
+    pub fn fall_apart(
+        &mut self,
+        program: &Program,
+        ranges: &Ranges,
+        cluster: Cluster,
+    ) -> SmallVec<[Cluster; 4]> {
+        let absorbed = std::mem::take(&mut self.infos[cluster].absorbed);
+        let parts: SmallVec<[Cluster; 4]> = std::iter::once(cluster)
+            .chain(absorbed.iter().copied())
+            .collect();
+        for &part in &parts {
+            let whole = match self.infos[part].origin {
+                Origin::Link(index) => of_link(&program.links[index as usize], index, ranges),
+                Origin::Value(value) => of_value(value, ranges),
+            };
+            for member in &whole.members {
+                self.of[member.value.index()] = Some(part);
+                self.offsets[member.value.index()] = member.offset;
+            }
+            self.infos[part] = whole;
+        }
+        parts
+    }
+}

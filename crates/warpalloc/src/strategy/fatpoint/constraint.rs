@@ -1,0 +1,225 @@
+//! What restricts a cluster's registers, as the document's constraint types.
+//!
+//! The document reads one record per operand, with a type in its upper bits. In our form
+//! most of them are implied by the program itself; [`ConstraintType`] says where each one
+//! shows, and [`chain`] lists the records of a cluster that restrict its starts whatever
+//! the others do. A cluster with an empty chain is *unconstrained*.
+
+use super::cluster::ClusterInfo;
+use super::mask::Mask;
+use super::ranges::{Ranges, units_of_file};
+use crate::program::Program;
+use crate::target::Target;
+use smallvec::SmallVec;
+
+/// The document's constraint types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstraintType {
+    /// A conflict at one program point: a clobber while the value is alive.
+    Point,
+    /// A register read or written: the value's stretches in the occupancy.
+    Register,
+    /// An immediate, which needs no register.
+    Immediate,
+    /// Half of a wider value, or a lane of a group: alignment and distance.
+    Paired,
+    /// A register it may not have.
+    ExcludeOne,
+    /// The only register it may have.
+    ExcludeAllBut,
+    /// In force below the point: a result that begins where its instruction writes.
+    BelowPoint,
+    /// In force over an interval: a stretch.
+    Range,
+    /// Joined to another value on an edge: a preference for one register.
+    Phi,
+    /// A barrier register, which is not allocated here.
+    Barrier,
+}
+
+impl ConstraintType {
+    /// All types by number.
+    pub const ALL: [ConstraintType; 10] = [
+        ConstraintType::Point,
+        ConstraintType::Register,
+        ConstraintType::Immediate,
+        ConstraintType::Paired,
+        ConstraintType::ExcludeOne,
+        ConstraintType::ExcludeAllBut,
+        ConstraintType::BelowPoint,
+        ConstraintType::Range,
+        ConstraintType::Phi,
+        ConstraintType::Barrier,
+    ];
+
+    /// The document's number.
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A record that restricts where a cluster may start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Constraint<const W: usize> {
+    /// Units overwritten while the member at `offset` is alive.
+    Point {
+        /// The member's distance from the start.
+        offset: usize,
+        /// The member's width.
+        width: usize,
+        /// What is overwritten.
+        units: Mask<W>,
+    },
+    /// Starts are multiples of this.
+    Paired {
+        /// The alignment.
+        align: usize,
+    },
+    /// Units the member at `offset` may not touch.
+    ExcludeOne {
+        /// The member's distance from the start.
+        offset: usize,
+        /// The member's width.
+        width: usize,
+        /// What it may not touch.
+        units: Mask<W>,
+    },
+    /// It starts here.
+    ExcludeAllBut {
+        /// The only start.
+        start: usize,
+    },
+}
+
+impl<const W: usize> Constraint<W> {
+    /// The document's type.
+    pub fn kind(&self) -> ConstraintType {
+        match self {
+            Constraint::Point { .. } => ConstraintType::Point,
+            Constraint::Paired { .. } => ConstraintType::Paired,
+            Constraint::ExcludeOne { .. } => ConstraintType::ExcludeOne,
+            Constraint::ExcludeAllBut { .. } => ConstraintType::ExcludeAllBut,
+        }
+    }
+
+    /// Starts it rules out.
+    pub fn blocked(&self) -> Mask<W> {
+        let all = Mask([u64::MAX; W]);
+        match self {
+            Constraint::Point {
+                offset,
+                width,
+                units,
+            }
+            | Constraint::ExcludeOne {
+                offset,
+                width,
+                units,
+            } => units.blocked_starts(*width).down(*offset),
+            Constraint::Paired { align } => all.without(&Mask::multiples_of(*align)),
+            Constraint::ExcludeAllBut { start } => {
+                let mut only = Mask::EMPTY;
+                only.insert(*start);
+                all.without(&only)
+            }
+        }
+    }
+}
+
+/// The records of one cluster.
+pub type Chain<const W: usize> = SmallVec<[Constraint<W>; 2]>;
+
+/// What restricts `info` on its own, its neighbours aside.
+pub fn chain<const W: usize>(
+    program: &Program,
+    target: &Target,
+    ranges: &Ranges,
+    info: &ClusterInfo,
+) -> Chain<W> {
+    let mut chain = Chain::new();
+    if let Some(reg) = info.fixed {
+        // A pinned place was proved to hold the link; nothing else has a say.
+        chain.push(Constraint::ExcludeAllBut {
+            start: reg.unit as usize,
+        });
+        return chain;
+    }
+    if info.align > 1 {
+        chain.push(Constraint::Paired {
+            align: info.align as usize,
+        });
+    }
+    for member in &info.members {
+        let (offset, width) = (
+            member.offset as usize,
+            ranges.size(member.value).width as usize,
+        );
+        if let Some(forbidden) = &program.values[member.value].forbidden {
+            let mut units = Mask::EMPTY;
+            units_of_file(target, info.file, forbidden).for_each(|u| units.insert(u));
+            chain.push(Constraint::ExcludeOne {
+                offset,
+                width,
+                units,
+            });
+        }
+        if member.silent || !ranges.has_clobbers() {
+            continue;
+        }
+        let mut units = Mask::EMPTY;
+        for clobber in ranges.clobbers_across(member.value) {
+            units_of_file(target, info.file, &clobber.units).for_each(|u| units.insert(u));
+        }
+        if !units.is_empty() {
+            chain.push(Constraint::Point {
+                offset,
+                width,
+                units,
+            });
+        }
+    }
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Document 003, "Constraint system".
+    #[test]
+    fn types_have_the_documented_numbers() {
+        for (number, kind) in ConstraintType::ALL.into_iter().enumerate() {
+            assert_eq!(kind.number(), number as u32);
+        }
+        assert_eq!(ConstraintType::ExcludeAllBut.number(), 5);
+        assert_eq!(ConstraintType::Phi.number(), 8);
+    }
+
+    #[test]
+    fn each_record_rules_out_what_it_says() {
+        let starts = |c: Constraint<1>| {
+            let free = Mask::first(8).without(&c.blocked());
+            free.iter().collect::<Vec<_>>()
+        };
+        let mut units = Mask::EMPTY;
+        units.insert(4);
+        assert_eq!(
+            starts(Constraint::Point {
+                offset: 0,
+                width: 1,
+                units
+            }),
+            [0, 1, 2, 3, 5, 6, 7]
+        );
+        assert_eq!(
+            starts(Constraint::ExcludeOne {
+                offset: 1,
+                width: 2,
+                units
+            }),
+            [0, 1, 4, 5, 6, 7]
+        );
+        assert_eq!(starts(Constraint::Paired { align: 4 }), [0, 4]);
+        assert_eq!(starts(Constraint::ExcludeAllBut { start: 6 }), [6]);
+    }
+}

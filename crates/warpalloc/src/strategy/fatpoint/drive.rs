@@ -1,0 +1,144 @@
+//! Driving one register file: pre-colouring, then the six lists, then assignment.
+
+use super::assign::{Assign, Colours, Scene};
+use super::class::RegClass;
+use super::cluster::{Cluster, ClusterInfo, Clusters};
+use super::constraint::chain;
+use super::guidance::Costs;
+use super::order::{self, PairMode, Rules, Traits};
+use crate::target::File;
+use cranelift_entity::EntityRef;
+use std::cmp::Reverse;
+
+/// What one drive achieved.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Clusters that found no register.
+    pub failed: Vec<Cluster>,
+    /// Units up to the highest one taken.
+    pub used: usize,
+}
+
+/// Places every cluster of `file`; `costs` are known once spilling has begun.
+pub fn drive(
+    scene: Scene,
+    clusters: &mut Clusters,
+    file: File,
+    costs: Option<&Costs>,
+    colours: &mut Colours,
+) -> Outcome {
+    match scene.target.file(file).units {
+        0..=64 => Drive::<1>::run(scene, clusters, file, costs, colours),
+        65..=256 => Drive::<4>::run(scene, clusters, file, costs, colours),
+        _ => Drive::<8>::run(scene, clusters, file, costs, colours),
+    }
+}
+
+struct Drive<const W: usize>;
+
+impl<const W: usize> Drive<W> {
+    fn run(
+        scene: Scene,
+        clusters: &mut Clusters,
+        file: File,
+        costs: Option<&Costs>,
+        colours: &mut Colours,
+    ) -> Outcome {
+        let (fixed, rest): (Vec<Traits>, Vec<Traits>) = traits::<W>(&scene, clusters, file, costs)
+            .into_iter()
+            .partition(|t| is_precoloured(&scene, clusters.info(t.cluster)));
+        let mut assign = Assign::<W>::new(scene, file);
+        for cluster in precolouring_order(clusters, fixed) {
+            assign.place(clusters, cluster, colours);
+        }
+        let rules = Rules {
+            retry: costs.is_some(),
+            cost_threshold: f32::MAX,
+            paired: scene.knobs.paired,
+        };
+        for cluster in order::stack(&rest, &rules).into_iter().rev() {
+            assign.place(clusters, cluster, colours);
+        }
+        Outcome {
+            failed: assign.failed().to_vec(),
+            used: assign.used(),
+        }
+    }
+}
+
+/// Whether a cluster is placed before the lists are even made: it has one place only, or
+/// its values cannot be spilled, so whatever stands in its way would have to be.
+fn is_precoloured(scene: &Scene, info: &ClusterInfo) -> bool {
+    let values = &scene.program.values;
+    info.fixed.is_some()
+        || info.is_link()
+        || info.members.iter().any(|m| values[m.value].unspillable)
+}
+
+/// Fixed places first, then the widest, in program order.
+fn precolouring_order(clusters: &Clusters, traits: Vec<Traits>) -> Vec<Cluster> {
+    let mut order: Vec<Cluster> = traits.into_iter().map(|t| t.cluster).collect();
+    order.sort_by_key(|&c| {
+        let info = clusters.info(c);
+        (
+            info.fixed.is_none(),
+            Reverse(info.align),
+            Reverse(info.width),
+            c,
+        )
+    });
+    order
+}
+
+fn traits<const W: usize>(
+    scene: &Scene,
+    clusters: &Clusters,
+    file: File,
+    costs: Option<&Costs>,
+) -> Vec<Traits> {
+    let per_register = scene.target.file(file).units_per_reg;
+    let of_file = clusters.iter().filter(|(_, info)| info.file == file);
+    of_file
+        .map(|(cluster, info)| {
+            let registers = (info.width as usize).div_ceil(per_register);
+            let cost = costs.map_or(0.0, |costs| {
+                info.members
+                    .iter()
+                    .map(|m| costs[m.value])
+                    .filter(|c| c.is_finite())
+                    .sum()
+            });
+            let pair = match (info.members.len(), registers) {
+                (_, 2..) if info.is_link() => PairMode::LoHalf,
+                (_, 2..) => PairMode::DoubleWidth,
+                _ => PairMode::Single,
+            };
+            let bound = !chain::<W>(scene.program, scene.target, scene.ranges, info).is_empty();
+            Traits {
+                cluster,
+                constrained: bound || costs.is_some(),
+                registers,
+                pair,
+                cost,
+                interference: info
+                    .members
+                    .iter()
+                    .map(|m| scene.ranges.length(m.value) as f32)
+                    .sum(),
+                flagged: false,
+                priority: 0,
+            }
+        })
+        .collect()
+}
+
+/// Values by class of the document, for statistics.
+pub fn count_by_class(scene: &Scene) -> [u32; 7] {
+    let mut counts = [0; 7];
+    for &value in scene.ranges.by_start() {
+        let class = scene.program.values[value].class;
+        counts[RegClass::of(scene.target, class).number()] += 1;
+        debug_assert!(value.index() < scene.program.values.len());
+    }
+    counts
+}

@@ -1,0 +1,265 @@
+//! What to spill.
+//!
+//! Guidance has two sources. Where more is alive at once than there are registers, no
+//! assignment can succeed: [`relieve`] picks, from a priority queue per file, values of
+//! the lowest cost per position they relieve until pressure is within the budget
+//! everywhere. Where pressure is within the budget but the pieces did not fit together,
+//! [`victims`] compares, for each cluster that failed, spilling it with making room for it
+//! at the start where that is cheapest.
+//!
+//! A spilled value still needs a register where an operation touches it, so those
+//! positions are not relieved.
+
+use super::assign::{Colours, Scene};
+use super::cluster::{ClusterInfo, Clusters};
+use super::ranges::{Ranges, overlap};
+use crate::analysis::Order;
+use crate::program::{Program, Value};
+use crate::target::File;
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// What spilling each value costs; infinite where it is no option.
+pub type Costs = SecondaryMap<Value, f32>;
+
+/// Values of `file` to spill so that at most `budget` units are alive at once, as far as
+/// spilling can achieve it.
+pub fn relieve(
+    program: &Program,
+    order: &Order,
+    ranges: &Ranges,
+    costs: &Costs,
+    file: File,
+    budget: usize,
+) -> Vec<Value> {
+    let touches = Touches::of(program, order, ranges, file);
+    let mut pressure = vec![0i32; ranges.positions() as usize];
+    let of_file = |v: &&Value| ranges.size(**v).file == file;
+    for &value in ranges.by_start().iter().filter(of_file) {
+        let width = i32::from(ranges.size(value).width);
+        for s in ranges.of(value) {
+            pressure[s.start as usize..s.end as usize]
+                .iter_mut()
+                .for_each(|p| *p += width);
+        }
+    }
+    let mut excess = Excess {
+        pressure,
+        budget: budget as i32,
+    };
+    let mut queue: BinaryHeap<Candidate> = BinaryHeap::new();
+    for &value in ranges.by_start().iter().filter(of_file) {
+        if costs[value].is_finite() {
+            let relief = excess.relief(ranges, &touches, value);
+            if relief > 0 {
+                queue.push(Candidate {
+                    ratio: costs[value] / relief as f32,
+                    value,
+                    relief,
+                });
+            }
+        }
+    }
+    let mut chosen = Vec::new();
+    while let Some(best) = queue.pop() {
+        // Others may have relieved some of its positions since it was queued.
+        let relief = excess.relief(ranges, &touches, best.value);
+        if relief == 0 {
+            continue;
+        }
+        if relief < best.relief {
+            let ratio = costs[best.value] / relief as f32;
+            queue.push(Candidate {
+                ratio,
+                relief,
+                ..best
+            });
+            continue;
+        }
+        excess.remove(ranges, &touches, best.value);
+        chosen.push(best.value);
+    }
+    chosen
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct Candidate {
+    ratio: f32,
+    value: Value,
+    relief: u32,
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    /// The best candidate is the greatest: lowest ratio, then lowest number.
+    fn cmp(&self, other: &Candidate) -> Ordering {
+        let by_ratio = other.ratio.total_cmp(&self.ratio);
+        by_ratio.then(other.value.cmp(&self.value))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Candidate) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Positions where values are read or written, by value.
+struct Touches {
+    first: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+impl Touches {
+    fn of(program: &Program, order: &Order, ranges: &Ranges, file: File) -> Touches {
+        let mut pairs: Vec<(Value, u32)> = Vec::new();
+        let mut position = 0;
+        for &block in order.all() {
+            position += 1;
+            for op in &program.blocks[block].ops {
+                for (value, role) in op.accesses(program.function) {
+                    if ranges.size(value).file != file {
+                        continue;
+                    }
+                    if role.reads() || role == crate::function::Role::EarlyDef {
+                        pairs.push((value, position));
+                    }
+                    if role.writes() {
+                        pairs.push((value, position + 1));
+                    }
+                }
+                position += 2;
+            }
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut first = vec![0; program.values.len() + 1];
+        for (value, _) in &pairs {
+            first[value.index() + 1] += 1;
+        }
+        for i in 0..program.values.len() {
+            first[i + 1] += first[i];
+        }
+        let positions = pairs.into_iter().map(|(_, at)| at).collect();
+        Touches { first, positions }
+    }
+
+    fn row(&self, value: Value) -> &[u32] {
+        let index = value.index();
+        &self.positions[self.first[index] as usize..self.first[index + 1] as usize]
+    }
+}
+
+struct Excess {
+    pressure: Vec<i32>,
+    budget: i32,
+}
+
+impl Excess {
+    /// Calls `visit` with every run of positions that spilling `value` would relieve.
+    fn runs(ranges: &Ranges, touches: &Touches, value: Value, mut visit: impl FnMut(usize, usize)) {
+        let mut touched = touches.row(value).iter().map(|&t| t as usize).peekable();
+        for s in ranges.of(value) {
+            let mut start = s.start as usize;
+            while let Some(at) = touched.next_if(|&at| at < s.end as usize) {
+                if start < at {
+                    visit(start, at);
+                }
+                start = start.max(at + 1);
+            }
+            if start < s.end as usize {
+                visit(start, s.end as usize);
+            }
+        }
+    }
+
+    fn relief(&self, ranges: &Ranges, touches: &Touches, value: Value) -> u32 {
+        let mut relief = 0;
+        Excess::runs(ranges, touches, value, |start, end| {
+            let over = self.pressure[start..end].iter();
+            relief += over.filter(|&&p| p > self.budget).count() as u32;
+        });
+        relief
+    }
+
+    fn remove(&mut self, ranges: &Ranges, touches: &Touches, value: Value) {
+        let width = i32::from(ranges.size(value).width);
+        Excess::runs(ranges, touches, value, |start, end| {
+            self.pressure[start..end]
+                .iter_mut()
+                .for_each(|p| *p -= width);
+        });
+    }
+}
+
+/// Values to spill so that a failed cluster gets a register: itself, or those in its way
+/// where that is cheapest. Nothing if neither is possible.
+pub fn victims(
+    scene: &Scene,
+    clusters: &Clusters,
+    info: &ClusterInfo,
+    colours: &Colours,
+    costs: &Costs,
+    spared: &EntitySet<Value>,
+) -> Vec<Value> {
+    let Scene {
+        ranges,
+        target,
+        program,
+        ..
+    } = *scene;
+    let own: f32 = info.members.iter().map(|m| costs[m.value]).sum();
+    let units = target.file(info.file).units;
+    let starts = (units + 1).saturating_sub(info.width as usize);
+    let mut price = vec![0f32; starts];
+    for constraint in super::constraint::chain::<8>(program, target, ranges, info) {
+        for start in constraint.blocked().iter().filter(|&s| s < starts) {
+            price[start] = f32::NAN;
+        }
+    }
+    let mut in_the_way: Vec<(Value, usize, usize)> = Vec::new();
+    for &value in ranges.by_start() {
+        let Some(reg) = colours[value].filter(|reg| reg.file == info.file) else {
+            continue;
+        };
+        let width = ranges.size(value).width as usize;
+        for m in &info.members {
+            let member_width = ranges.size(m.value).width as usize;
+            if spared.contains(value) || !overlap(ranges.of(m.value), ranges.of(value)) {
+                continue;
+            }
+            // Starts at which the member would touch the value's units.
+            let low = (reg.unit as usize + 1).saturating_sub(m.offset as usize + member_width);
+            let high = (reg.unit as usize + width).saturating_sub(m.offset as usize);
+            let high = high.min(starts);
+            for price in price.iter_mut().take(high).skip(low) {
+                *price += costs[value];
+            }
+            if low < high {
+                in_the_way.push((value, low, high));
+            }
+        }
+    }
+    let cheapest = (0..starts)
+        .filter(|&s| price[s].is_finite())
+        .min_by(|&a, &b| price[a].total_cmp(&price[b]));
+    match cheapest {
+        Some(start) if price[start] < own => {
+            let mut victims: Vec<Value> = in_the_way
+                .into_iter()
+                .filter(|&(_, low, high)| (low..high).contains(&start))
+                .map(|(value, ..)| value)
+                .collect();
+            victims.sort_unstable();
+            victims.dedup();
+            victims
+        }
+        _ if own.is_finite() => {
+            debug_assert!(clusters.of(info.members[0].value).is_some());
+            info.members.iter().map(|m| m.value).collect()
+        }
+        _ => Vec::new(),
+    }
+}

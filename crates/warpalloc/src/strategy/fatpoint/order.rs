@@ -1,0 +1,316 @@
+//! The six lists and the assignment stack.
+//!
+//! Every cluster goes on one list. The simplify phase drains *Unconstrained*, then
+//! *VeryHigh* (into which *LargeVec* has been merged), then *High*, each as it stands.
+//! The select phase drains *LowConf*, then *LowLate*, each time taking the cluster with
+//! the lowest ratio of spill cost to interference, of equals the narrower, then the one
+//! of lower pre-allocation priority, then the later one. What is drained goes on a stack, and
+//! registers are handed out from its top: whoever is drained last chooses first.
+//!
+//! So among the constrained those that are dear to spill and stand in nobody's way choose
+//! before those that are cheap and wide-spread, and unconstrained values take what is
+//! left. These last are nearly all values of most functions; they are listed backwards so
+//! that they are popped in program order, in which first-fit packs tightly (for values of
+//! one width in SSA form, optimally: Hack, Grund and Goos, 2006).
+
+use super::cluster::Cluster;
+
+/// The lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// No constraint chain.
+    Unconstrained,
+    /// Has to stand beside others.
+    VeryHigh,
+    /// Too dear to spill, or flagged.
+    High,
+    /// Constrained, before anything has been spilled.
+    LowConf,
+    /// Constrained, when spilling has begun.
+    LowLate,
+    /// Wider than four registers.
+    LargeVec,
+}
+
+impl List {
+    /// The order in which lists are drained; *LargeVec* is part of *VeryHigh* by then.
+    pub const DRAIN: [List; 5] = [
+        List::Unconstrained,
+        List::VeryHigh,
+        List::High,
+        List::LowConf,
+        List::LowLate,
+    ];
+}
+
+/// How many physical slots a value takes, by the document's pair modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairMode {
+    /// Mode 0: one register.
+    Single,
+    /// Mode 1: one of several that stand side by side.
+    LoHalf,
+    /// Mode 3: a value of two registers or more.
+    DoubleWidth,
+}
+
+impl PairMode {
+    /// The document's number.
+    pub fn number(self) -> u32 {
+        match self {
+            PairMode::Single => 0,
+            PairMode::LoHalf => 1,
+            PairMode::DoubleWidth => 3,
+        }
+    }
+
+    /// The last slot taken by a value that starts at `slot`: one more for double width.
+    pub fn consumption(self, slot: usize) -> usize {
+        slot + (1 << (self == PairMode::DoubleWidth) as usize) - 1
+    }
+}
+
+/// Modes of the slot array: how many half- and quarter-slots each register counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotMode {
+    /// Whole registers.
+    Normal,
+    /// Mode 3: four slots per register.
+    Cssa,
+    /// Mode 6: two slots per register, as where halves pack.
+    CssaPaired,
+}
+
+impl SlotMode {
+    /// The mode of a file with `units_per_reg` units in each register.
+    pub fn of_units(units_per_reg: usize) -> SlotMode {
+        match units_per_reg {
+            1 => SlotMode::Normal,
+            2 => SlotMode::CssaPaired,
+            _ => SlotMode::Cssa,
+        }
+    }
+
+    /// Slots to scan for a file of `registers` registers.
+    pub fn slots(self, registers: usize) -> usize {
+        registers
+            * match self {
+                SlotMode::Normal => 1,
+                SlotMode::CssaPaired => 2,
+                SlotMode::Cssa => 4,
+            }
+    }
+}
+
+/// What classification looks at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traits {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Something restricts its registers besides its neighbours.
+    pub constrained: bool,
+    /// Registers it takes.
+    pub registers: usize,
+    /// How it pairs.
+    pub pair: PairMode,
+    /// What spilling it costs.
+    pub cost: f32,
+    /// How much of the program it stands in the way of.
+    pub interference: f32,
+    /// Flagged as too important for the select phase.
+    pub flagged: bool,
+    /// Pre-allocation priority.
+    pub priority: u32,
+}
+
+/// How to classify.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Spilling has begun.
+    pub retry: bool,
+    /// Costs above this are *High*.
+    pub cost_threshold: f32,
+    /// Whether pair modes count.
+    pub paired: bool,
+}
+
+/// The list for a cluster.
+pub fn classify(traits: &Traits, rules: &Rules) -> List {
+    if traits.registers > 4 {
+        List::LargeVec
+    } else if !traits.constrained {
+        List::Unconstrained
+    } else if rules.paired && traits.pair == PairMode::LoHalf {
+        List::VeryHigh
+    } else if traits.flagged || traits.cost > rules.cost_threshold {
+        List::High
+    } else if rules.retry {
+        List::LowLate
+    } else {
+        List::LowConf
+    }
+}
+
+/// The stack of clusters, last to be placed first. `all` is in program order.
+pub fn stack(all: &[Traits], rules: &Rules) -> Vec<Cluster> {
+    let mut lists: [Vec<&Traits>; 6] = Default::default();
+    for traits in all {
+        lists[classify(traits, rules) as usize].push(traits);
+    }
+    let large = std::mem::take(&mut lists[List::LargeVec as usize]);
+    lists[List::VeryHigh as usize].extend(large);
+    let mut stack = Vec::with_capacity(all.len());
+    for list in List::DRAIN {
+        let mut members = std::mem::take(&mut lists[list as usize]);
+        match list {
+            List::LowConf | List::LowLate => members.sort_by(|a, b| by_ratio(a, b)),
+            // Popped from the top, each of these comes out in program order.
+            _ => members.reverse(),
+        }
+        stack.extend(members.iter().map(|traits| traits.cluster));
+    }
+    stack
+}
+
+/// Lowest cost per interference first, then the narrower, the lower priority, the later.
+fn by_ratio(a: &Traits, b: &Traits) -> std::cmp::Ordering {
+    let ratio = |t: &Traits| t.cost / t.interference.max(1.0);
+    ratio(a)
+        .total_cmp(&ratio(b))
+        .then(a.registers.cmp(&b.registers))
+        .then(a.priority.cmp(&b.priority))
+        .then(b.cluster.cmp(&a.cluster))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cranelift_entity::EntityRef;
+
+    fn plain(id: usize) -> Traits {
+        Traits {
+            cluster: Cluster::new(id),
+            constrained: true,
+            registers: 1,
+            pair: PairMode::Single,
+            cost: 1.0,
+            interference: 1.0,
+            flagged: false,
+            priority: 0,
+        }
+    }
+
+    const FIRST: Rules = Rules {
+        retry: false,
+        cost_threshold: 100.0,
+        paired: true,
+    };
+    const RETRY: Rules = Rules {
+        retry: true,
+        ..FIRST
+    };
+
+    /// Document 003, "Six-list classification".
+    #[test]
+    fn the_six_criteria() {
+        let free = Traits {
+            constrained: false,
+            ..plain(0)
+        };
+        assert_eq!(classify(&free, &FIRST), List::Unconstrained);
+        let half = Traits {
+            pair: PairMode::LoHalf,
+            ..plain(0)
+        };
+        assert_eq!(classify(&half, &FIRST), List::VeryHigh);
+        let dear = Traits {
+            cost: 101.0,
+            ..plain(0)
+        };
+        assert_eq!(classify(&dear, &FIRST), List::High);
+        let flagged = Traits {
+            flagged: true,
+            ..plain(0)
+        };
+        assert_eq!(classify(&flagged, &FIRST), List::High);
+        assert_eq!(classify(&plain(0), &FIRST), List::LowConf);
+        assert_eq!(classify(&plain(0), &RETRY), List::LowLate);
+        let tuple = Traits {
+            registers: 5,
+            ..plain(0)
+        };
+        assert_eq!(classify(&tuple, &FIRST), List::LargeVec);
+        let quad = Traits {
+            registers: 4,
+            ..plain(0)
+        };
+        assert_eq!(classify(&quad, &FIRST), List::LowConf);
+    }
+
+    #[test]
+    fn drained_in_the_documented_order_and_popped_in_reverse() {
+        let low = Traits {
+            cost: 8.0,
+            interference: 2.0,
+            ..plain(0)
+        };
+        let lower = Traits {
+            cost: 9.0,
+            interference: 9.0,
+            ..plain(1)
+        };
+        let high = Traits {
+            flagged: true,
+            ..plain(2)
+        };
+        let half = Traits {
+            pair: PairMode::LoHalf,
+            ..plain(3)
+        };
+        let tuple = Traits {
+            registers: 8,
+            ..plain(4)
+        };
+        let free = Traits {
+            constrained: false,
+            ..plain(5)
+        };
+        let later = Traits {
+            constrained: false,
+            ..plain(6)
+        };
+        let stack = stack(&[low, lower, high, half, tuple, free, later], &FIRST);
+        let drained: Vec<_> = stack.iter().map(|c| c.index()).collect();
+        assert_eq!(drained, [6, 5, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn equal_ratios_are_settled_by_width_then_priority_then_place() {
+        let wide = Traits {
+            registers: 2,
+            ..plain(0)
+        };
+        let urgent = Traits {
+            priority: 3,
+            ..plain(1)
+        };
+        let drained = stack(&[wide, urgent, plain(2), plain(3)], &FIRST);
+        assert_eq!(
+            drained.iter().map(|c| c.index()).collect::<Vec<_>>(),
+            [3, 2, 1, 0]
+        );
+    }
+
+    /// Document 003: `assignment + (1 << (pair_mode == 3)) - 1`, and the modes ×2, ×4.
+    #[test]
+    fn pair_and_slot_modes() {
+        assert_eq!(PairMode::Single.consumption(6), 6);
+        assert_eq!(PairMode::LoHalf.consumption(6), 6);
+        assert_eq!(PairMode::DoubleWidth.consumption(6), 7);
+        let numbers = [PairMode::Single, PairMode::LoHalf, PairMode::DoubleWidth];
+        assert_eq!(numbers.map(PairMode::number), [0, 1, 3]);
+        assert_eq!(SlotMode::of_units(1).slots(255), 255);
+        assert_eq!(SlotMode::of_units(2).slots(255), 510);
+        assert_eq!(SlotMode::of_units(4).slots(15), 60);
+    }
+}

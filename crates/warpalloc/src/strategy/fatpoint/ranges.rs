@@ -1,0 +1,383 @@
+//! Where each value is alive, as stretches of program positions.
+//!
+//! Blocks are laid out in reverse post-order. A block has one position for its start, then
+//! two per operation: *early*, where inputs are read and early results written, and
+//! *late*, where the other results are. A source that dies at a copy ends early and the
+//! copy's destination begins late, so the two may share a register without being told.
+//!
+//! A stretch ends where the value is written anew, even if it goes on at once: what lies
+//! in one stretch is one content. That makes clobbers exact. An operation that overwrites
+//! registers between reading and writing harms a value only where a single stretch begins
+//! before it and goes on after it.
+//!
+//! All blocks are swept once, backwards. Live-through values cost one step per block and
+//! no memory, as stretches that meet at a block's boundary are joined.
+
+use crate::analysis::{Liveness, Order};
+use crate::function::{Clobbers, Role};
+use crate::program::{Op, Program, Value};
+use crate::target::{File, PReg, RegSet, Target};
+use cranelift_entity::EntityRef;
+
+/// Positions from `start` up to, not including, `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stretch {
+    /// The first position.
+    pub start: u32,
+    /// The first position after it.
+    pub end: u32,
+}
+
+/// An operation that overwrites registers besides its results.
+#[derive(Clone, Debug)]
+pub struct Clobber {
+    /// Its early position.
+    pub at: u32,
+    /// What it overwrites.
+    pub units: RegSet,
+}
+
+/// The size of a value's register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Which file.
+    pub file: File,
+    /// How many units.
+    pub width: u16,
+    /// What its first unit is a multiple of.
+    pub align: u16,
+}
+
+/// Where all values of a program are alive.
+pub struct Ranges {
+    first: Vec<u32>,
+    stretches: Vec<Stretch>,
+    sizes: Vec<Size>,
+    /// Values that occur, by where they are first alive.
+    by_start: Vec<Value>,
+    clobbers: Vec<Clobber>,
+    positions: u32,
+    peaks: Vec<u32>,
+}
+
+impl Ranges {
+    /// Sweeps `program`.
+    pub fn compute(
+        program: &Program,
+        target: &Target,
+        order: &Order,
+        liveness: &Liveness<Value>,
+    ) -> Ranges {
+        let mut sweep = Sweep::new(program, target, order);
+        for &block in order.all().iter().rev() {
+            sweep.block(program, target, liveness, block);
+        }
+        sweep.finish()
+    }
+
+    /// The stretches of `value`, in ascending order.
+    pub fn of(&self, value: Value) -> &[Stretch] {
+        let index = value.index();
+        &self.stretches[self.first[index] as usize..self.first[index + 1] as usize]
+    }
+
+    /// The size of the register `value` needs.
+    pub fn size(&self, value: Value) -> Size {
+        self.sizes[value.index()]
+    }
+
+    /// Values that occur, by where they are first alive.
+    pub fn by_start(&self) -> &[Value] {
+        &self.by_start
+    }
+
+    /// How many positions the program has.
+    pub fn positions(&self) -> u32 {
+        self.positions
+    }
+
+    /// The greatest number of units of `file` in use at once: no allocation without
+    /// spilling takes fewer.
+    pub fn peak(&self, file: File) -> usize {
+        self.peaks[file.index()] as usize
+    }
+
+    /// Positions that `value` covers.
+    pub fn length(&self, value: Value) -> u32 {
+        self.of(value).iter().map(|s| s.end - s.start).sum()
+    }
+
+    /// Whether the two values are alive at once somewhere.
+    pub fn overlap(&self, a: Value, b: Value) -> bool {
+        overlap(self.of(a), self.of(b))
+    }
+
+    /// Whether each stretch of `inner` lies in one of `outer`.
+    pub fn is_within(&self, inner: Value, outer: Value) -> bool {
+        let around = self.of(outer);
+        self.of(inner).iter().all(|s| {
+            let after = around.partition_point(|o| o.end <= s.start);
+            around
+                .get(after)
+                .is_some_and(|o| o.start <= s.start && s.end <= o.end)
+        })
+    }
+
+    /// What overwrites registers while `value` is alive.
+    pub fn clobbers_across(&self, value: Value) -> impl Iterator<Item = &Clobber> {
+        let clobbers = &self.clobbers[..];
+        let stretches = if clobbers.is_empty() {
+            &[][..]
+        } else {
+            self.of(value)
+        };
+        stretches.iter().flat_map(move |s| {
+            let from = clobbers.partition_point(|c| c.at <= s.start);
+            let inside = clobbers[from..].iter();
+            inside.take_while(move |c| c.at + 1 < s.end)
+        })
+    }
+
+    /// Whether any operation overwrites registers besides its results.
+    pub fn has_clobbers(&self) -> bool {
+        !self.clobbers.is_empty()
+    }
+}
+
+/// Whether two ascending lists of stretches share a position.
+pub fn overlap(mut a: &[Stretch], mut b: &[Stretch]) -> bool {
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        if x.end <= y.start {
+            a = skip(a, y.start);
+        } else if y.end <= x.start {
+            b = skip(b, x.start);
+        } else {
+            return true;
+        }
+    }
+    false
+}
+
+/// What is left of `list` after stretches that end by `position`; gallops, as one list may
+/// be far longer than the other.
+fn skip(list: &[Stretch], position: u32) -> &[Stretch] {
+    let mut step = 1;
+    while step < list.len() && list[step].end <= position {
+        step *= 2;
+    }
+    let near = &list[step / 2..list.len().min(step + 1)];
+    let more = near.partition_point(|s| s.end <= position);
+    &list[step / 2 + more..]
+}
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Node {
+    stretch: Stretch,
+    next: u32,
+    value: Value,
+}
+
+struct Sweep {
+    /// First position of each block, by block number.
+    bases: Vec<u32>,
+    positions: u32,
+    sizes: Vec<Size>,
+    /// Where each open stretch ends; 0 for values that are not alive.
+    open: Vec<u32>,
+    /// The earliest stretch of each value so far, in `nodes`.
+    heads: Vec<u32>,
+    nodes: Vec<Node>,
+    clobbers: Vec<Clobber>,
+    now: Vec<u32>,
+    peaks: Vec<u32>,
+}
+
+impl Sweep {
+    fn new(program: &Program, target: &Target, order: &Order) -> Sweep {
+        let mut bases = vec![0; program.blocks.len()];
+        let mut next = 0;
+        for &block in order.all() {
+            bases[block.index()] = next;
+            next += 1 + 2 * program.blocks[block].ops.len() as u32;
+        }
+        let by_class: Vec<Size> = target
+            .classes()
+            .map(|(_, c)| Size {
+                file: c.file,
+                width: c.width as u16,
+                align: c.align as u16,
+            })
+            .collect();
+        let values = program.values.len();
+        Sweep {
+            bases,
+            positions: next,
+            sizes: program
+                .values
+                .values()
+                .map(|v| by_class[v.class.index()])
+                .collect(),
+            open: vec![0; values],
+            heads: vec![NONE; values],
+            nodes: Vec::with_capacity(values + values / 2),
+            clobbers: Vec::new(),
+            now: vec![0; target.files().len()],
+            peaks: vec![0; target.files().len()],
+        }
+    }
+
+    fn block(
+        &mut self,
+        program: &Program,
+        target: &Target,
+        liveness: &Liveness<Value>,
+        block: crate::function::Block,
+    ) {
+        let base = self.bases[block.index()];
+        let ops = &program.blocks[block].ops;
+        let end = base + 1 + 2 * ops.len() as u32;
+        self.now.fill(0);
+        for &value in liveness.live_out(block) {
+            let size = self.sizes[value.index()];
+            self.now[size.file.index()] += u32::from(size.width);
+            self.open[value.index()] = self.joined_end(value, end);
+        }
+        self.note_peaks();
+        for (index, op) in ops.iter().enumerate().rev() {
+            self.operation(program, target, op, base + 1 + 2 * index as u32);
+        }
+        for &value in liveness.live_in(block) {
+            self.close(value, base, base + 1);
+        }
+    }
+
+    /// Where the stretch that reaches `end` really ends: another may begin there.
+    fn joined_end(&mut self, value: Value, end: u32) -> u32 {
+        let head = &mut self.heads[value.index()];
+        match self.nodes.get(*head as usize) {
+            Some(node) if node.stretch.start == end => {
+                *head = node.next;
+                node.stretch.end
+            }
+            _ => end,
+        }
+    }
+
+    fn operation(&mut self, program: &Program, target: &Target, op: &Op, early: u32) {
+        match op {
+            Op::Inst { inst, values } | Op::Recompute { inst, values } => {
+                let function = program.function;
+                let operands = function.operands(*inst);
+                if function.inst(*inst).clobbers != Clobbers::None {
+                    self.clobbers.push(Clobber {
+                        at: early,
+                        units: function.clobbers(target, *inst),
+                    });
+                }
+                let accesses = || values.iter().zip(operands).map(|(&v, o)| (v, o.role));
+                self.accesses(accesses, early);
+            }
+            other => {
+                let accesses = other.accesses(program.function);
+                self.accesses(|| accesses.iter().copied(), early);
+            }
+        }
+    }
+
+    fn accesses<I>(&mut self, accesses: impl Fn() -> I, early: u32)
+    where
+        I: Iterator<Item = (Value, Role)>,
+    {
+        let late = early + 1;
+        for (value, _) in accesses().filter(|(_, role)| role.writes()) {
+            if self.open[value.index()] == 0 {
+                self.begin(value, late + 1);
+            }
+        }
+        self.note_peaks();
+        for (value, role) in accesses().filter(|(_, role)| role.writes()) {
+            let start = if role == Role::EarlyDef { early } else { late };
+            self.close(value, start, late + 1);
+        }
+        for (value, _) in accesses().filter(|(_, role)| role.reads()) {
+            if self.open[value.index()] == 0 {
+                self.begin(value, late);
+            }
+        }
+        self.note_peaks();
+        for (value, _) in accesses().filter(|(_, role)| *role == Role::EarlyDef) {
+            let size = self.sizes[value.index()];
+            let peak = &mut self.peaks[size.file.index()];
+            *peak = (*peak).max(self.now[size.file.index()] + u32::from(size.width));
+        }
+    }
+
+    fn begin(&mut self, value: Value, end: u32) {
+        let size = self.sizes[value.index()];
+        self.now[size.file.index()] += u32::from(size.width);
+        self.open[value.index()] = end;
+    }
+
+    fn close(&mut self, value: Value, start: u32, at_least: u32) {
+        let index = value.index();
+        let end = std::mem::take(&mut self.open[index]).max(at_least);
+        let size = self.sizes[index];
+        self.now[size.file.index()] -= u32::from(size.width);
+        self.nodes.push(Node {
+            stretch: Stretch { start, end },
+            next: self.heads[index],
+            value,
+        });
+        self.heads[index] = self.nodes.len() as u32 - 1;
+    }
+
+    fn note_peaks(&mut self) {
+        for (peak, &now) in self.peaks.iter_mut().zip(&self.now) {
+            *peak = (*peak).max(now);
+        }
+    }
+
+    fn finish(mut self) -> Ranges {
+        let mut first = Vec::with_capacity(self.heads.len() + 1);
+        let mut stretches = Vec::with_capacity(self.nodes.len());
+        for &head in &self.heads {
+            first.push(stretches.len() as u32);
+            let mut next = head;
+            while let Some(node) = self.nodes.get(next as usize) {
+                stretches.push(node.stretch);
+                next = node.next;
+            }
+        }
+        first.push(stretches.len() as u32);
+        // The sweep went backwards, so the last node of a value is its first stretch.
+        let heads = &self.heads;
+        let nodes = self.nodes.iter().enumerate().rev();
+        let by_start = nodes
+            .filter(|(index, node)| heads[node.value.index()] == *index as u32)
+            .map(|(_, node)| node.value)
+            .collect();
+        self.clobbers.reverse();
+        Ranges {
+            first,
+            stretches,
+            sizes: self.sizes,
+            by_start,
+            clobbers: self.clobbers,
+            positions: self.positions,
+            peaks: self.peaks,
+        }
+    }
+}
+
+/// The units of `set` that belong to `file`, by their place in it.
+pub fn units_of_file<'a>(
+    target: &'a Target,
+    file: File,
+    set: &'a RegSet,
+) -> impl Iterator<Item = usize> + 'a {
+    let first = target.unit(PReg::new(file, 0)).index();
+    let units = target.file(file).units;
+    (0..units).filter(move |u| set.contains(crate::target::Unit((first + u) as u16)))
+}

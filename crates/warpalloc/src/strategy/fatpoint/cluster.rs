@@ -172,11 +172,6 @@ impl Clusters {
             .filter(|(_, info)| !info.members.is_empty())
     }
 
-    /// How many clusters there ever were.
-    pub fn len(&self) -> usize {
-        self.infos.len()
-    }
-
     /// The cluster that `value` belongs to, if it occurs.
     pub fn of(&self, value: Value) -> Option<Cluster> {
         self.of[value.index()]

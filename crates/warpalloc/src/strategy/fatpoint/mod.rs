@@ -98,8 +98,10 @@ impl<'a> Retry<'a> {
     ) -> Result<Retry<'a>, Error> {
         let begun = Instant::now();
         let program = Program::new(function, target, None)?;
-        let mut stats = Stats::default();
-        stats.values = program.values.len() as u32;
+        let mut stats = Stats {
+            values: program.values.len() as u32,
+            ..Stats::default()
+        };
         stats.add_time("build", begun.elapsed());
         let begun = Instant::now();
         let facts = Facts::of(&program);

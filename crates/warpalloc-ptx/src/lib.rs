@@ -13,9 +13,12 @@
 //! # Ok::<(), warpalloc_ptx::ParseError>(())
 //! ```
 
+pub mod apply;
 pub mod ast;
 pub mod diag;
 pub mod lexer;
+pub mod lower;
+pub mod module;
 pub mod opcode;
 pub mod parser;
 pub mod printer;

@@ -1,0 +1,631 @@
+//! Which names must hold their registers' contents where.
+//!
+//! Backward dataflow over the allocated code. A view is *demanded* at a point if something
+//! later reads that name before it is written again. Going backward over an operation, a
+//! demand on units it writes turns into demands on what it reads, and where the name it
+//! writes is another than the one demanded, a conversion follows it. Every rule maps each
+//! demanded view on its own, so the fixpoint over loops is the usual union.
+//!
+//! Memory is bytes, so a slot has no names; but what is stored must be chosen. For each slot
+//! we keep, over the whole function, as what it is ever reloaded.
+
+use super::view::{Conversion, Kind, Provider, View, ViewSet, Views};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use warpalloc::allocation::{Allocation, Edit, SlotAddr, Space};
+use warpalloc::function::{self, Block, Function, Inst, Role};
+use warpalloc::target::{File, PReg, Target};
+
+/// One line of PTX to insert, in terms of names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    /// Another name for the same units.
+    Convert(Conversion),
+    /// A move.
+    Move { to: View, from: View },
+    /// An exchange.
+    Swap(View, View),
+    /// A store to a slot.
+    Store { slot: SlotAddr, view: View },
+    /// A load from a slot.
+    Load { view: View, slot: SlotAddr },
+    /// A predicate as 0 or 1 in a register.
+    FromPredicate { to: View, from: View },
+    /// Whether a register is not 0.
+    ToPredicate { to: View, from: View },
+    /// An instruction executed again.
+    Recompute { inst: Inst, regs: Vec<PReg> },
+}
+
+/// An edit that cannot be said in PTX.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unspeakable(pub String);
+
+type Result<T> = std::result::Result<T, Unspeakable>;
+
+/// The allocated code, read as operations on names.
+pub(crate) struct Demands<'x> {
+    function: &'x Function,
+    target: &'x Target,
+    allocation: &'x Allocation,
+    pub views: Views,
+    slots: Slots,
+    /// Demand at the start of each block.
+    at_start: Vec<ViewSet>,
+}
+
+/// As what each piece of memory is reloaded.
+#[derive(Default)]
+struct Slots {
+    uses: FxHashMap<(Space, i32), SlotUse>,
+    changed: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct SlotUse {
+    /// Kinds of views whose loads start here, as bits.
+    starts: u8,
+    /// Kinds of views whose loads include this unit.
+    covers: u8,
+}
+
+impl Slots {
+    fn get(&self, slot: SlotAddr) -> SlotUse {
+        let found = self.uses.get(&(slot.space, slot.offset));
+        found.copied().unwrap_or_default()
+    }
+
+    fn note(&mut self, slot: SlotAddr, kind: Kind, units: u16, unit_bytes: i32) {
+        for unit in 0..i32::from(units) {
+            let key = (slot.space, slot.offset + unit * unit_bytes);
+            let entry = self.uses.entry(key).or_default();
+            let old = *entry;
+            entry.covers |= bit(kind);
+            if unit == 0 {
+                entry.starts |= bit(kind);
+            }
+            self.changed |= *entry != old;
+        }
+    }
+}
+
+fn bit(kind: Kind) -> u8 {
+    1 << kind as u8
+}
+
+impl<'x> Demands<'x> {
+    /// Solves the demands of an allocated function.
+    pub fn solve(
+        function: &'x Function,
+        target: &'x Target,
+        allocation: &'x Allocation,
+    ) -> Result<Demands<'x>> {
+        let views = Views::of(target);
+        let none = ViewSet::new(&views);
+        let mut demands = Demands {
+            function,
+            target,
+            allocation,
+            slots: Slots::default(),
+            at_start: vec![none; function.block_count()],
+            views,
+        };
+        loop {
+            let mut again = false;
+            demands.slots.changed = false;
+            for block in function.blocks().rev() {
+                let mut demand = demands.at_end(block)?;
+                demands.through(block, &mut demand, None)?;
+                let start = &mut demands.at_start[block.as_u32() as usize];
+                if *start != demand {
+                    *start = demand;
+                    again = true;
+                }
+            }
+            if !again && !demands.slots.changed {
+                return Ok(demands);
+            }
+        }
+    }
+
+    /// Demand behind the terminator of `block`.
+    fn at_end(&mut self, block: Block) -> Result<ViewSet> {
+        let mut demand = ViewSet::new(&self.views);
+        for succ in 0..self.function.succs(block).len() as u32 {
+            let through = self.edge(block, succ, None)?;
+            demand.union(&through);
+        }
+        Ok(demand)
+    }
+
+    /// Demand at the start of an edge; what it takes to go along it is appended to `out`.
+    pub fn edge(
+        &mut self,
+        block: Block,
+        succ: u32,
+        mut out: Option<&mut Vec<Op>>,
+    ) -> Result<ViewSet> {
+        let to = self.function.succs(block)[succ as usize].block;
+        let mut demand = self.at_start[to.as_u32() as usize].clone();
+        let edits: SmallVec<[&Edit; 8]> = self.allocation.edits.on_edge(block, succ).collect();
+        let mut pieces = Vec::new();
+        for edit in edits.into_iter().rev() {
+            let mut ops = Vec::new();
+            self.edit(edit, &mut demand, &mut ops)?;
+            pieces.push(ops);
+        }
+        if let Some(out) = out.as_mut() {
+            out.extend(pieces.into_iter().rev().flatten());
+        }
+        Ok(demand)
+    }
+
+    /// Takes the demand behind the terminator of `block` to its start. What each instruction
+    /// needs before and after it is appended to `out`, last instruction first.
+    fn through(
+        &mut self,
+        block: Block,
+        demand: &mut ViewSet,
+        mut out: Option<&mut Vec<Around>>,
+    ) -> Result<()> {
+        let insts: Vec<Inst> = self.allocation.block_insts(self.function, block).collect();
+        for &inst in insts.iter().rev() {
+            let mut around = Around {
+                inst,
+                before: Vec::new(),
+                after: Vec::new(),
+            };
+            let edits: SmallVec<[&Edit; 4]> = self.allocation.edits.after(inst).collect();
+            for edit in edits.into_iter().rev() {
+                self.prepend(edit, demand, &mut around.after)?;
+            }
+            let conversions = self.instruction(inst, demand)?;
+            around
+                .after
+                .splice(0..0, conversions.into_iter().map(Op::Convert));
+            let edits: SmallVec<[&Edit; 4]> = self.allocation.edits.before(inst).collect();
+            for edit in edits.into_iter().rev() {
+                self.prepend(edit, demand, &mut around.before)?;
+            }
+            if let Some(out) = out.as_mut() {
+                out.push(around);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands around each instruction of `block`, in order.
+    pub fn code(&mut self, block: Block) -> Result<Vec<Around>> {
+        let mut demand = self.at_end(block)?;
+        let mut out = Vec::new();
+        self.through(block, &mut demand, Some(&mut out))?;
+        out.reverse();
+        Ok(out)
+    }
+
+    fn prepend(&mut self, edit: &Edit, demand: &mut ViewSet, ops: &mut Vec<Op>) -> Result<()> {
+        let mut here = Vec::new();
+        self.edit(edit, demand, &mut here)?;
+        ops.splice(0..0, here);
+        Ok(())
+    }
+
+    /// The view of an operand in a register.
+    pub fn operand_view(&self, operand: &function::Operand, reg: PReg) -> Result<View> {
+        let class = self.function.vreg(operand.vreg).class;
+        self.views.of_value(class, reg).ok_or_else(|| {
+            let name = self.target.reg_name(reg);
+            let class = &self.target.class(class).name;
+            Unspeakable(format!("there is no PTX name for {class} in {name}"))
+        })
+    }
+
+    fn instruction(
+        &mut self,
+        inst: Inst,
+        demand: &mut ViewSet,
+    ) -> Result<SmallVec<[Conversion; 4]>> {
+        let kind = self.function.inst(inst).kind;
+        let registers = self.allocation.operands(self.function, inst);
+        if self.allocation.deleted.contains(inst) {
+            return match kind {
+                function::Kind::Copy => self.deleted_copy(inst, registers, demand),
+                _ => Ok(SmallVec::new()),
+            };
+        }
+        if kind == function::Kind::Undef {
+            for (operand, &reg) in self.function.operands(inst).iter().zip(registers) {
+                let made = self.operand_view(operand, reg)?;
+                self.forget(made, demand);
+            }
+            return Ok(SmallVec::new());
+        }
+        self.execute(inst, registers, demand)
+    }
+
+    /// Whatever an undefined value's units hold will do.
+    fn forget(&self, made: View, demand: &mut ViewSet) {
+        let predicates = made.kind == Kind::Pred;
+        for view in self.views.over(predicates, made.unit, self.views.end(made)) {
+            if self.views.contains(made, view) {
+                demand.remove(&self.views, view);
+            }
+        }
+    }
+
+    /// A deleted copy changes no register, but it is where the name changes: a good place to
+    /// convert, so that a pair built up in a loop is packed behind the loop.
+    fn deleted_copy(
+        &mut self,
+        inst: Inst,
+        registers: &[PReg],
+        demand: &mut ViewSet,
+    ) -> Result<SmallVec<[Conversion; 4]>> {
+        let (mut reads, mut writes) = (Units::new(), Units::new());
+        for (operand, &reg) in self.function.operands(inst).iter().zip(registers) {
+            let view = self.operand_view(operand, reg)?;
+            let side = match operand.role {
+                Role::Use => &mut reads,
+                _ => &mut writes,
+            };
+            side.push(view);
+        }
+        let units = |side: &Units| -> Vec<u16> {
+            side.iter().flat_map(|&v| v.unit..self.views.end(v)).collect()
+        };
+        let in_place = units(&reads) == units(&writes);
+        let wanted: Units = writes
+            .into_iter()
+            .filter(|w| !reads.contains(w) && demand.has(&self.views, *w))
+            .collect();
+        if !in_place || wanted.is_empty() {
+            return Ok(SmallVec::new());
+        }
+        let mut provider = Provider::new(&self.views, &reads);
+        for view in wanted {
+            demand.remove(&self.views, view);
+            provider.provide(view);
+        }
+        for view in reads.iter().chain(&provider.before) {
+            demand.insert(&self.views, *view);
+        }
+        Ok(provider.out)
+    }
+
+    /// Any operation that reads and writes whole names.
+    fn execute(
+        &self,
+        inst: Inst,
+        registers: &[PReg],
+        demand: &mut ViewSet,
+    ) -> Result<SmallVec<[Conversion; 4]>> {
+        let (mut reads, mut writes) = (Units::new(), Units::new());
+        for (operand, &reg) in self.function.operands(inst).iter().zip(registers) {
+            let view = self.operand_view(operand, reg)?;
+            if operand.role.writes() {
+                writes.push(view);
+            }
+            if operand.role.reads() {
+                reads.push(view);
+            }
+        }
+        Ok(self.write(&reads, &writes, demand))
+    }
+
+    /// Takes the demand back over an operation; the answer brings other names of what it
+    /// wrote up to date.
+    fn write(
+        &self,
+        reads: &[View],
+        writes: &[View],
+        demand: &mut ViewSet,
+    ) -> SmallVec<[Conversion; 4]> {
+        let mut provider = Provider::new(&self.views, writes);
+        for &written in writes {
+            let predicates = written.kind == Kind::Pred;
+            let end = self.views.end(written);
+            for view in self.views.over(predicates, written.unit, end) {
+                if demand.has(&self.views, view) {
+                    demand.remove(&self.views, view);
+                    provider.provide(view);
+                }
+            }
+        }
+        for &view in reads.iter().chain(&provider.before) {
+            demand.insert(&self.views, view);
+        }
+        provider.out
+    }
+
+    /// Takes the demand back over an edit and appends its operations to `out`.
+    fn edit(&mut self, edit: &Edit, demand: &mut ViewSet, out: &mut Vec<Op>) -> Result<()> {
+        match edit {
+            &Edit::Move { to, from, width } => {
+                let width = u16::from(width);
+                let shift = |unit: u16| match unit.checked_sub(to.unit) {
+                    Some(distance) if distance < width => from.unit + distance,
+                    _ => unit,
+                };
+                let down = to.unit > from.unit;
+                self.permute(to.file, &[(to.unit, width)], shift, down, demand, out)
+            }
+            &Edit::Swap { a, b, width } => {
+                let width = u16::from(width);
+                let within = |unit: u16, start: u16| {
+                    unit.checked_sub(start).filter(|&distance| distance < width)
+                };
+                let exchange = |unit: u16| match (within(unit, a.unit), within(unit, b.unit)) {
+                    (Some(distance), _) => b.unit + distance,
+                    (_, Some(distance)) => a.unit + distance,
+                    _ => unit,
+                };
+                let ranges = [(a.unit, width), (b.unit, width)];
+                self.permute(a.file, &ranges, exchange, false, demand, out)
+            }
+            &Edit::Transfer { to, from, regs } => self.transfer(to, from, regs, demand, out),
+            &Edit::Store { to, from, width } => self.store(to, from, width, demand, out),
+            &Edit::Reload { to, from, width } => self.reload(to, from, width, demand, out),
+            Edit::Recompute { inst, regs } => {
+                let conversions = self.execute(*inst, regs, demand)?;
+                out.push(Op::Recompute {
+                    inst: *inst,
+                    regs: regs.clone(),
+                });
+                out.extend(conversions.into_iter().map(Op::Convert));
+                Ok(())
+            }
+        }
+    }
+
+    /// Demanded views of a file that meet one of the ranges, which are no longer demanded.
+    fn take(&self, file: File, ranges: &[(u16, u16)], demand: &mut ViewSet) -> Result<Units> {
+        let predicates = match file {
+            File::R => false,
+            File::P => true,
+            _ => {
+                let name = &self.target.file(file).name;
+                return Err(Unspeakable(format!("PTX has no names for registers of {name}")));
+            }
+        };
+        let mut taken = Units::new();
+        for &(unit, width) in ranges {
+            for view in self.views.over(predicates, unit, unit + width) {
+                if demand.has(&self.views, view) {
+                    demand.remove(&self.views, view);
+                    taken.push(view);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Units change places: `source` tells where the new contents of a unit come from.
+    fn permute(
+        &self,
+        file: File,
+        ranges: &[(u16, u16)],
+        source: impl Fn(u16) -> u16 + Copy,
+        highest_first: bool,
+        demand: &mut ViewSet,
+        out: &mut Vec<Op>,
+    ) -> Result<()> {
+        let taken = self.take(file, ranges, demand)?;
+        let mut moves: Vec<(View, View)> = Vec::new();
+        let mut packs: Vec<View> = Vec::new();
+        for view in taken {
+            self.moved(view, source, &mut moves, &mut packs)?;
+        }
+        for &(_, from) in &moves {
+            demand.insert(&self.views, from);
+        }
+        moves.retain(|(to, from)| to != from);
+        moves.sort_unstable();
+        moves.dedup();
+        if highest_first {
+            moves.reverse();
+        }
+        for &(to, from) in &moves {
+            if !moves.contains(&(from, to)) {
+                out.push(Op::Move { to, from });
+            } else if to < from {
+                out.push(Op::Swap(to, from));
+            }
+        }
+        let mut packed: Vec<View> = Vec::new();
+        for view in packs {
+            if !packed.contains(&view) {
+                packed.push(view);
+                out.push(Op::Convert(Conversion::Pack(view)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a view comes from: as a whole if its source is a view too, else by its parts.
+    fn moved(
+        &self,
+        view: View,
+        source: impl Fn(u16) -> u16 + Copy,
+        moves: &mut Vec<(View, View)>,
+        packs: &mut Vec<View>,
+    ) -> Result<()> {
+        let start = source(view.unit);
+        let whole = (view.unit..self.views.end(view)).all(|u| source(u) == start + (u - view.unit));
+        if whole && let Some(from) = self.views.starting(view.kind, start) {
+            moves.push((view, from));
+            return Ok(());
+        }
+        let parts = self.views.parts(view);
+        if parts.is_empty() {
+            let name = self.views.name(view);
+            return Err(Unspeakable(format!("{name} is moved in pieces")));
+        }
+        for part in parts {
+            self.moved(part, source, moves, packs)?;
+        }
+        packs.push(view);
+        Ok(())
+    }
+
+    fn transfer(
+        &self,
+        to: PReg,
+        from: PReg,
+        regs: u8,
+        demand: &mut ViewSet,
+        out: &mut Vec<Op>,
+    ) -> Result<()> {
+        let step = self.views.width(Kind::Word);
+        for reg in 0..u16::from(regs) {
+            let (to, from, op): (_, _, fn(View, View) -> Op) = match (to.file, from.file) {
+                (File::R, File::P) => (
+                    self.views.starting(Kind::Word, to.unit + reg * step),
+                    self.views.starting(Kind::Pred, from.unit + reg),
+                    |to, from| Op::FromPredicate { to, from },
+                ),
+                (File::P, File::R) => (
+                    self.views.starting(Kind::Pred, to.unit + reg),
+                    self.views.starting(Kind::Word, from.unit + reg * step),
+                    |to, from| Op::ToPredicate { to, from },
+                ),
+                _ => return Err(Unspeakable("PTX has no uniform registers".to_owned())),
+            };
+            let (Some(to), Some(from)) = (to, from) else {
+                let message = "a predicate travels through part of a register";
+                return Err(Unspeakable(message.to_owned()));
+            };
+            let conversions = self.write(&[from], &[to], demand);
+            out.push(op(to, from));
+            out.extend(conversions.into_iter().map(Op::Convert));
+        }
+        Ok(())
+    }
+
+    fn unit_bytes(&self) -> i32 {
+        self.target.file(File::R).unit_bytes as i32
+    }
+
+    /// Whether a view of this kind can be read or written at a slot in one access.
+    fn is_aligned(&self, slot: SlotAddr, kind: Kind) -> bool {
+        slot.offset.rem_euclid(kind.bytes() as i32) == 0
+    }
+
+    /// Stores what is ever reloaded, by the widest names that are asked for.
+    fn store(
+        &mut self,
+        to: SlotAddr,
+        from: PReg,
+        width: u8,
+        demand: &mut ViewSet,
+        out: &mut Vec<Op>,
+    ) -> Result<()> {
+        self.only_general(from)?;
+        let end = from.unit + u16::from(width);
+        let mut unit = from.unit;
+        while unit < end {
+            let offset = to.offset + i32::from(unit - from.unit) * self.unit_bytes();
+            let slot = SlotAddr { offset, ..to };
+            let asked = self.slots.get(slot);
+            let fits = |kind: &Kind| {
+                let view = self.views.starting(*kind, unit)?;
+                (self.views.end(view) <= end && self.is_aligned(slot, *kind)).then_some(view)
+            };
+            let exact = |kind: &Kind| asked.starts & bit(*kind) != 0;
+            let wide = Kind::GENERAL.iter().filter(|k| exact(k)).find_map(fits);
+            let piece = || {
+                let only_half = asked.covers == bit(Kind::Half);
+                let order = match only_half {
+                    true => [Kind::Half, Kind::Word],
+                    false => [Kind::Word, Kind::Half],
+                };
+                (asked.covers != 0).then(|| order.iter().find_map(fits)).flatten()
+            };
+            match wide.or_else(piece) {
+                Some(view) => {
+                    demand.insert(&self.views, view);
+                    out.push(Op::Store { slot, view });
+                    unit = self.views.end(view);
+                }
+                None => unit += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn reload(
+        &mut self,
+        to: PReg,
+        from: SlotAddr,
+        width: u8,
+        demand: &mut ViewSet,
+        out: &mut Vec<Op>,
+    ) -> Result<()> {
+        self.only_general(to)?;
+        let range = (to.unit, to.unit + u16::from(width));
+        let taken = self.take(File::R, &[(to.unit, u16::from(width))], demand)?;
+        for view in taken {
+            self.loaded(view, range, from, demand, out);
+        }
+        Ok(())
+    }
+
+    /// Loads a view, or those of its parts that lie within the range.
+    fn loaded(
+        &mut self,
+        view: View,
+        range: (u16, u16),
+        from: SlotAddr,
+        demand: &mut ViewSet,
+        out: &mut Vec<Op>,
+    ) {
+        if !self.views.meets(view, range.0, range.1) {
+            demand.insert(&self.views, view);
+            return;
+        }
+        let inside = range.0 <= view.unit && self.views.end(view) <= range.1;
+        let distance = i32::from(view.unit) - i32::from(range.0);
+        let offset = from.offset + distance * self.unit_bytes();
+        let slot = SlotAddr { offset, ..from };
+        if inside && self.is_aligned(slot, view.kind) {
+            let op = Op::Load { view, slot };
+            if !out.contains(&op) {
+                out.push(op);
+            }
+            let units = self.views.width(view.kind);
+            let bytes = self.unit_bytes();
+            self.slots.note(slot, view.kind, units, bytes);
+            return;
+        }
+        for part in self.views.parts(view) {
+            self.loaded(part, range, from, demand, out);
+        }
+        let pack = Op::Convert(Conversion::Pack(view));
+        if !out.contains(&pack) {
+            out.push(pack);
+        }
+    }
+
+    fn only_general(&self, reg: PReg) -> Result<()> {
+        match reg.file {
+            File::R => Ok(()),
+            _ => {
+                let name = self.target.reg_name(reg);
+                Err(Unspeakable(format!("{name} cannot reach memory directly")))
+            }
+        }
+    }
+}
+
+type Units = SmallVec<[View; 8]>;
+
+/// An instruction with what is inserted around it.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// The instruction.
+    pub inst: Inst,
+    /// Operations in front of it.
+    pub before: Vec<Op>,
+    /// Operations behind it.
+    pub after: Vec<Op>,
+}

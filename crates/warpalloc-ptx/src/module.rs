@@ -1,0 +1,532 @@
+//! A whole module: each function lowered, allocated, proved and applied, all at once.
+//!
+//! Functions know nothing of each other, so they are worked on in parallel; their edits are
+//! joined in the order of the text, and the result does not depend on who was first.
+
+use crate::apply::{self, Surroundings, Threads, Unspeakable};
+use crate::ast::{self, Body, Item, Linkage, Module, Span, Stmt};
+use crate::diag::{ParseError, line_and_column};
+use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
+use crate::printer::{EditConflict, Edits};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use warpalloc::allocation::{Allocation, Frame, Space};
+use warpalloc::stats::Stats;
+use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
+use warpalloc::target::sm::Sm;
+use warpalloc::target::{File, Target};
+use warpalloc::{Error, Options, allocate};
+
+/// Registers that one thread can name.
+const MOST_REGISTERS: u32 = 255;
+
+/// Threads of the largest block.
+const MOST_THREADS: u32 = 1024;
+
+/// Where spilled values go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpillSpace {
+    /// Local memory.
+    #[default]
+    Local,
+    /// Shared memory; refused where a function cannot have it.
+    Shared,
+    /// Shared memory where that costs no occupancy, else local memory.
+    Auto,
+}
+
+/// How to allocate a module.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleOptions {
+    /// How to allocate each function; where it spills is for [`Self::spill_space`] to say.
+    pub options: Options,
+    /// The preset to allocate for; `hardware` where there is none.
+    pub preset: Option<String>,
+    /// The compute capability, where it is not what `.target` says.
+    pub sm: Option<u32>,
+    /// The most registers a thread may use.
+    pub maxnreg: Option<u32>,
+    /// The functions to allocate; all where the list is empty.
+    pub entries: Vec<String>,
+    /// Where spilled values go.
+    pub spill_space: SpillSpace,
+    /// How many threads work; all cores where it does not say.
+    pub jobs: Option<usize>,
+}
+
+/// Told how many functions are done, and how many there are.
+pub type Progress<'p> = &'p (dyn Fn(usize, usize) + Sync);
+
+/// Why a module could not be allocated.
+#[derive(Debug, thiserror::Error)]
+pub enum PtxError {
+    /// The text is wrong.
+    #[error(transparent)]
+    Source(#[from] Box<ParseError>),
+    /// The machine to allocate for is unknown.
+    #[error("{0}")]
+    Target(String),
+    /// A function that was asked for is not there.
+    #[error("there is no function `{0}` with a body")]
+    NoSuchFunction(String),
+    /// A result could not be proved: a bug, caught in time.
+    #[error("`{function}`: {message}")]
+    Unproved {
+        /// The function.
+        function: String,
+        /// What went wrong.
+        message: String,
+    },
+    /// Edits contradict each other: a bug, caught in time.
+    #[error(transparent)]
+    Conflict(#[from] EditConflict),
+    /// The threads to work with could not be had.
+    #[error("cannot start threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+/// What became of a function.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Its registers were allocated.
+    Allocated(Box<Allocated>),
+    /// It stays as it is, for it holds something beyond what is understood.
+    Passed(Passed),
+    /// It stays as it is, for no allocation exists within the limits.
+    Refused(String),
+    /// It was not asked for.
+    Skipped,
+}
+
+/// An allocated function in figures.
+#[derive(Clone, Debug)]
+pub struct Allocated {
+    /// What the allocator did.
+    pub stats: Stats,
+    /// Spill memory per thread.
+    pub frame: Frame,
+    /// Registers it was allowed to use, those that reach spill memory not among them.
+    pub budget: u32,
+    /// General registers it uses, counted up to the highest.
+    pub registers: u32,
+    /// Predicates it uses, counted up to the highest.
+    pub predicates: u32,
+}
+
+/// What happened to one function.
+#[derive(Clone, Debug)]
+pub struct FunctionReport {
+    /// Its name.
+    pub name: String,
+    /// Whether the host can launch it.
+    pub is_entry: bool,
+    /// The line its body begins at.
+    pub line: usize,
+    /// Instructions of the model, those without code included.
+    pub instructions: usize,
+    /// Virtual registers.
+    pub vregs: usize,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// An allocated module.
+#[derive(Clone, Debug)]
+pub struct ModuleResult {
+    /// The new text.
+    pub text: String,
+    /// One report per function with a body, in the order of the text.
+    pub functions: Vec<FunctionReport>,
+}
+
+/// Allocates the registers of every function of a module.
+///
+/// ```
+/// use warpalloc_ptx::module::{ModuleOptions, Outcome, allocate_module};
+/// let source = ".version 9.0\n.target sm_90\n.address_size 64\n\
+///               .entry k() {\n\t.reg .b32 %r<2>;\n\tmov.u32 %r1, %tid.x;\n\tret;\n}\n";
+/// let result = allocate_module(source, &ModuleOptions::default(), None)?;
+/// assert!(matches!(result.functions[0].outcome, Outcome::Allocated(_)));
+/// assert!(result.text.contains("%R"));
+/// # Ok::<(), warpalloc_ptx::module::PtxError>(())
+/// ```
+pub fn allocate_module(
+    source: &str,
+    options: &ModuleOptions,
+    progress: Option<Progress>,
+) -> Result<ModuleResult, PtxError> {
+    let module = crate::parse(source).map_err(Box::new)?;
+    let job = Job::new(&module, options)?;
+    let work = || job.run(progress);
+    match options.jobs {
+        Some(jobs) => rayon::ThreadPoolBuilder::new().num_threads(jobs).build()?.install(work),
+        None => work(),
+    }
+}
+
+/// Lowers every function of a module and hands it to `visit`, in the order of the text.
+pub(crate) fn lower_all(
+    module: &Module,
+    options: &ModuleOptions,
+    mut visit: impl FnMut(&ast::Function, &Target, Result<Lowered, Passed>),
+) -> Result<(), PtxError> {
+    let job = Job::new(module, options)?;
+    for (function, body) in functions_with_bodies(module) {
+        let target = job.target(MOST_REGISTERS)?;
+        match lower::lower(module.source, &job.names, function, body, &target) {
+            Ok(lowered) => visit(function, &target, Ok(lowered)),
+            Err(Stop::Pass(passed)) => visit(function, &target, Err(passed)),
+            Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
+        }
+    }
+    Ok(())
+}
+
+fn functions_with_bodies<'m, 'a>(
+    module: &'m Module<'a>,
+) -> impl Iterator<Item = (&'m ast::Function<'a>, &'m Body<'a>)> {
+    let with_body = |f: &'m ast::Function<'a>| Some((f, f.body.as_ref()?));
+    module.functions().filter_map(with_body)
+}
+
+/// A module and how to allocate it.
+struct Job<'m, 'a> {
+    module: &'m Module<'a>,
+    names: ModuleNames<'a>,
+    options: &'m ModuleOptions,
+    preset: &'m str,
+    sm: Sm,
+    /// Whether the module's target has `.relaxed` accesses.
+    relaxed: bool,
+    /// Shared memory declared at module level.
+    shared_bytes: u64,
+}
+
+impl<'m, 'a> Job<'m, 'a> {
+    fn new(module: &'m Module<'a>, options: &'m ModuleOptions) -> Result<Self, PtxError> {
+        let declared = module.target.iter().find_map(|t| sm_number(t));
+        let number = options.sm.or(declared).unwrap_or(70);
+        // PTX for an older machine runs on every newer one.
+        let sm = Sm::from_number(number.max(70)).ok_or_else(|| {
+            PtxError::Target(format!("sm_{number} is not a supported target"))
+        })?;
+        for name in &options.entries {
+            if !functions_with_bodies(module).any(|(f, _)| f.name.text == name) {
+                return Err(PtxError::NoSuchFunction(name.clone()));
+            }
+        }
+        let vars = module.items.iter().filter_map(|item| match item {
+            Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
+            _ => None,
+        });
+        Ok(Job {
+            module,
+            names: ModuleNames::of(module),
+            options,
+            preset: options.preset.as_deref().unwrap_or("hardware"),
+            sm,
+            relaxed: declared.is_some_and(|sm| sm >= 70) && module.version >= (6, 0),
+            shared_bytes: vars.fold(0, u64::saturating_add),
+        })
+    }
+
+    fn target(&self, budget: u32) -> Result<Target, PtxError> {
+        let target = Target::preset(self.preset, self.sm.number());
+        let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
+        Ok(target.with_budget(File::R, budget as usize))
+    }
+
+    fn run(&self, progress: Option<Progress>) -> Result<ModuleResult, PtxError> {
+        let functions: Vec<_> = functions_with_bodies(self.module).collect();
+        let done = AtomicUsize::new(0);
+        let results: Vec<_> = functions
+            .par_iter()
+            .map(|(function, body)| {
+                let result = self.function(function, body);
+                if let Some(progress) = progress {
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, functions.len());
+                }
+                result
+            })
+            .collect();
+        let mut edits = Edits::new();
+        let mut reports = Vec::with_capacity(results.len());
+        for result in results {
+            let (report, own) = result?;
+            edits.append(&own);
+            reports.push(report);
+        }
+        let text = edits.apply(self.module.source)?;
+        Ok(ModuleResult {
+            text,
+            functions: reports,
+        })
+    }
+
+    fn function(
+        &self,
+        function: &ast::Function<'a>,
+        body: &Body<'a>,
+    ) -> Result<(FunctionReport, Edits), PtxError> {
+        let (line, _) = line_and_column(self.module.source, function.name.span.start);
+        let mut report = FunctionReport {
+            name: function.name.text.to_owned(),
+            is_entry: function.is_entry,
+            line,
+            instructions: 0,
+            vregs: 0,
+            outcome: Outcome::Skipped,
+        };
+        let names = &self.options.entries;
+        if !names.is_empty() && !names.iter().any(|name| name == function.name.text) {
+            return Ok((report, Edits::new()));
+        }
+        let budget = self.budget(function);
+        let target = self.target(budget)?;
+        let lowered = lower::lower(self.module.source, &self.names, function, body, &target);
+        let mut edits = Edits::new();
+        match lowered {
+            Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
+            Err(Stop::Pass(passed)) => report.outcome = Outcome::Passed(passed),
+            Ok(lowered) => {
+                report.instructions = lowered.function.inst_count();
+                report.vregs = lowered.function.vreg_count();
+                report.outcome = self.allocated(&lowered, &target, budget, &mut edits)?;
+            }
+        }
+        if let Some(cap) = self.options.maxnreg
+            && function.is_entry
+            && !matches!(report.outcome, Outcome::Refused(_))
+        {
+            write_cap(function, cap, &mut edits);
+        }
+        Ok((report, edits))
+    }
+
+    fn allocated(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        budget: u32,
+        edits: &mut Edits,
+    ) -> Result<Outcome, PtxError> {
+        let surroundings = self.surroundings(lowered.ast);
+        let mut refusal = String::new();
+        for space in self.spaces(lowered, &surroundings) {
+            let space = match space {
+                Ok(space) => space,
+                Err(reason) => return Ok(Outcome::Refused(reason)),
+            };
+            match self.attempt(lowered, target, budget, space, surroundings) {
+                Ok((allocated, own)) => {
+                    if space == Space::Shared && !self.is_worth_it(&allocated, &surroundings) {
+                        continue;
+                    }
+                    *edits = own;
+                    return Ok(Outcome::Allocated(Box::new(allocated)));
+                }
+                Err(Failure::Refused(reason)) => refusal = reason,
+                Err(Failure::Fatal(error)) => return Err(error),
+            }
+        }
+        Ok(Outcome::Refused(refusal))
+    }
+
+    /// The memories to try, in order.
+    fn spaces(
+        &self,
+        lowered: &Lowered,
+        surroundings: &Surroundings,
+    ) -> Vec<Result<Space, String>> {
+        let obstacle = if !lowered.ast.is_entry {
+            Some("a function that is called cannot spill to shared memory")
+        } else if lowered.has_calls {
+            Some("a kernel that calls functions cannot spill to shared memory")
+        } else if surroundings.threads.is_none() {
+            Some("spilling to shared memory needs `.maxntid` or `.reqntid`")
+        } else {
+            None
+        };
+        match (self.options.spill_space, obstacle) {
+            (SpillSpace::Local, _) | (SpillSpace::Auto, Some(_)) => vec![Ok(Space::Local)],
+            (SpillSpace::Shared, None) => vec![Ok(Space::Shared)],
+            (SpillSpace::Shared, Some(obstacle)) => vec![Err(obstacle.to_owned())],
+            (SpillSpace::Auto, None) => vec![Ok(Space::Shared), Ok(Space::Local)],
+        }
+    }
+
+    /// Where the choice is ours, shared memory must not cost a resident block.
+    fn is_worth_it(&self, allocated: &Allocated, surroundings: &Surroundings) -> bool {
+        let (SpillSpace::Auto, Some(threads)) = (self.options.spill_space, surroundings.threads)
+        else {
+            return true;
+        };
+        let block_threads = threads.count;
+        let blocks = |bytes: u64| {
+            let launch = Launch {
+                registers_per_thread: allocated.budget.max(1),
+                block_threads,
+                shared_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            };
+            occupancy(self.sm, &launch).map_or(0, |answer| answer.blocks)
+        };
+        let own = surroundings.shared_bytes;
+        let ours = u64::from(allocated.frame.shared) * u64::from(block_threads);
+        blocks(own + ours) >= blocks(own)
+    }
+
+    fn attempt(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        budget: u32,
+        space: Space,
+        surroundings: Surroundings,
+    ) -> Result<(Allocated, Edits), Failure> {
+        let options = Options {
+            spill_space: space,
+            ..self.options.options.clone()
+        };
+        let failed = |error: Error| self.failure(lowered, error);
+        let mut target = target.clone();
+        let mut budget = budget;
+        let mut allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
+        let bases = apply::base_registers(allocation.frame, &surroundings) as u32;
+        if bases > 0 {
+            // The addresses of spill memory live in registers too.
+            budget = budget.saturating_sub(bases);
+            target = target.with_budget(File::R, budget as usize);
+            allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
+        }
+        let unspeakable = |Unspeakable(message)| Failure::Refused(message);
+        let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
+        let (registers, predicates) = highest(lowered, &target, &allocation);
+        let allocated = Allocated {
+            frame: allocation.frame,
+            stats: allocation.stats,
+            budget,
+            registers,
+            predicates,
+        };
+        Ok((allocated, edits))
+    }
+
+    fn failure(&self, lowered: &Lowered, error: Error) -> Failure {
+        match error {
+            Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
+                Failure::Refused(error.to_string())
+            }
+            Error::Invalid { .. } | Error::Unproved(_) => Failure::Fatal(PtxError::Unproved {
+                function: lowered.function.name().to_owned(),
+                message: error.to_string(),
+            }),
+        }
+    }
+
+    /// Registers a function may use: what the caller asks for, else what the entry says.
+    fn budget(&self, function: &ast::Function) -> u32 {
+        let directive = |keyword: &str| {
+            let found = function.directives.iter().find(|d| d.keyword == keyword);
+            found.and_then(|d| d.values.first().copied())
+        };
+        let cap = self.options.maxnreg.or_else(|| directive("maxnreg"));
+        let cap = cap.or_else(|| {
+            let threads = block_threads(function)?.count;
+            let blocks = directive("minnctapersm").unwrap_or(1);
+            let steps = cliffs(self.sm, threads, 0).ok()?;
+            let fitting = steps.iter().filter(|step| step.blocks >= blocks);
+            fitting.map(|step| step.last_registers).max()
+        });
+        cap.unwrap_or(MOST_REGISTERS).clamp(1, MOST_REGISTERS)
+    }
+
+    fn surroundings(&self, function: &ast::Function) -> Surroundings {
+        let mut shared_bytes = self.shared_bytes;
+        if let Some(body) = &function.body {
+            shared_bytes = shared_bytes.saturating_add(static_shared(body));
+        }
+        Surroundings {
+            address_size: self.module.address_size,
+            relaxed: self.relaxed,
+            threads: block_threads(function).filter(|_| function.is_entry),
+            shared_bytes,
+        }
+    }
+}
+
+enum Failure {
+    Refused(String),
+    Fatal(PtxError),
+}
+
+/// `sm_90a` is 90.
+fn sm_number(target: &str) -> Option<u32> {
+    let digits = target.strip_prefix("sm_")?;
+    digits.trim_end_matches(|c: char| c.is_ascii_lowercase()).parse().ok()
+}
+
+/// The bound on the block that an entry declares.
+fn block_threads(function: &ast::Function) -> Option<Threads> {
+    let bound = |keyword: &str| function.directives.iter().find(|d| d.keyword == keyword);
+    let exact = bound("reqntid");
+    let values = &exact.or_else(|| bound("maxntid"))?.values;
+    let count = values.iter().fold(1u32, |all, &dim| all.saturating_mul(dim.max(1)));
+    // `.maxntid` bounds a product, so any shape of that size may be launched.
+    let flat = exact.is_some() && values.iter().skip(1).all(|&dim| dim <= 1);
+    (count <= MOST_THREADS).then_some(Threads { count, flat })
+}
+
+fn is_static_shared(var: &ast::VarDecl) -> bool {
+    var.space.starts_with("shared") && var.linkage != Linkage::Extern
+}
+
+fn static_shared(body: &Body) -> u64 {
+    let bytes = |stmt: &Stmt| match stmt {
+        Stmt::Var(var) if is_static_shared(var) => apply::variable_bytes(var),
+        Stmt::Scope(inner) => static_shared(inner),
+        _ => 0,
+    };
+    body.stmts.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
+/// Puts `.maxnreg` where ptxas looks for it, in place of one that is there.
+fn write_cap(function: &ast::Function, cap: u32, edits: &mut Edits) {
+    let text = format!(".maxnreg {cap}");
+    match function.directives.iter().find(|d| d.keyword == "maxnreg") {
+        Some(old) => edits.replace(old.span, &text),
+        None => {
+            let last = function.directives.iter().map(|d| d.span.end).max();
+            let at = last.unwrap_or(function.directives_at);
+            edits.insert(at, &format!("\n{text}\n"));
+        }
+    }
+}
+
+/// Registers and predicates up to the highest that is touched.
+fn highest(lowered: &Lowered, target: &Target, allocation: &Allocation) -> (u32, u32) {
+    let function = &lowered.function;
+    let per_register = target.file(File::R).units_per_reg;
+    let (mut registers, mut predicates) = (0, 0);
+    for inst in function.insts().filter(|i| !allocation.deleted.contains(*i)) {
+        let regs = allocation.operands(function, inst);
+        for (operand, reg) in function.operands(inst).iter().zip(regs) {
+            let width = target.width(function.vreg(operand.vreg).class);
+            let end = reg.unit as usize + width;
+            match reg.file {
+                File::P => predicates = predicates.max(end),
+                _ => registers = registers.max(end.div_ceil(per_register)),
+            }
+        }
+    }
+    (registers as u32, predicates as u32)
+}
+
+impl FunctionReport {
+    /// The text that keeps the function from being allocated, where there is one.
+    pub fn cause(&self) -> Option<Span> {
+        match &self.outcome {
+            Outcome::Passed(passed) => Some(passed.span),
+            _ => None,
+        }
+    }
+}

@@ -2,7 +2,10 @@
 //!
 //! Exit codes: 0 when the subcommand did its work, 1 when it could not, 2 when it was asked wrongly.
 
+mod alloc;
+mod files;
 mod occupancy;
+mod stats;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -22,6 +25,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Allocate the registers of every function of a PTX file
+    Alloc(alloc::AllocArgs),
+    /// Show the size of each function of a PTX file and the register pressure in it
+    Stats(stats::StatsArgs),
     /// Show how many blocks and warps a multiprocessor holds, and where the next cliffs are
     Occupancy(occupancy::OccupancyArgs),
 }
@@ -40,12 +47,20 @@ impl std::error::Error for UsageError {}
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Alloc(args) => alloc::run(args),
+        Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            let message = format!("{error:#}");
+            // Diagnostics come with their own heading.
+            if message.starts_with("error: ") {
+                eprint!("{message}");
+            } else {
+                eprintln!("error: {message}");
+            }
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

@@ -11,6 +11,7 @@ use crate::printer::{EditConflict, Edits};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Allocation, Frame, Space};
+use warpalloc::analysis::{Liveness, Moment, Pressure};
 use warpalloc::stats::Stats;
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
@@ -159,27 +160,101 @@ pub fn allocate_module(
     let job = Job::new(&module, options)?;
     let work = || job.run(progress);
     match options.jobs {
-        Some(jobs) => rayon::ThreadPoolBuilder::new().num_threads(jobs).build()?.install(work),
+        Some(jobs) => rayon::ThreadPoolBuilder::new()
+            .num_threads(jobs)
+            .build()?
+            .install(work),
         None => work(),
     }
 }
 
-/// Lowers every function of a module and hands it to `visit`, in the order of the text.
-pub(crate) fn lower_all(
-    module: &Module,
+/// What a function asks of a machine before it is allocated.
+#[derive(Clone, Debug)]
+pub struct FunctionMeasures {
+    /// Its name.
+    pub name: String,
+    /// Whether the host can launch it.
+    pub is_entry: bool,
+    /// The line of its name.
+    pub line: usize,
+    /// What was measured, or why it was not.
+    pub measures: Result<Measures, Passed>,
+}
+
+/// The size of a function and the pressure in it.
+#[derive(Clone, Debug)]
+pub struct Measures {
+    /// Instructions in the text.
+    pub instructions: usize,
+    /// Independent values that want a register.
+    pub vregs: usize,
+    /// The greatest pressure on each register file that is used.
+    pub peaks: Vec<Peak>,
+}
+
+/// The greatest pressure on a register file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// The name of the file.
+    pub file: String,
+    /// Registers in use at once.
+    pub registers: usize,
+    /// The line of an instruction around which they are.
+    pub line: Option<usize>,
+}
+
+/// Measures every function of a module.
+pub fn measure_module(
+    source: &str,
     options: &ModuleOptions,
-    mut visit: impl FnMut(&ast::Function, &Target, Result<Lowered, Passed>),
-) -> Result<(), PtxError> {
-    let job = Job::new(module, options)?;
-    for (function, body) in functions_with_bodies(module) {
-        let target = job.target(MOST_REGISTERS)?;
-        match lower::lower(module.source, &job.names, function, body, &target) {
-            Ok(lowered) => visit(function, &target, Ok(lowered)),
-            Err(Stop::Pass(passed)) => visit(function, &target, Err(passed)),
-            Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
-        }
+) -> Result<Vec<FunctionMeasures>, PtxError> {
+    let module = crate::parse(source).map_err(Box::new)?;
+    let job = Job::new(&module, options)?;
+    let target = job.target(MOST_REGISTERS)?;
+    let functions: Vec<_> = functions_with_bodies(&module).collect();
+    functions
+        .par_iter()
+        .filter(|(function, _)| job.is_wanted(function))
+        .map(|(function, body)| {
+            let measures = match lower::lower(source, &job.names, function, body, &target) {
+                Ok(lowered) => Ok(measures(&lowered, &target)),
+                Err(Stop::Pass(passed)) => Err(passed),
+                Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
+            };
+            Ok(FunctionMeasures {
+                name: function.name.text.to_owned(),
+                is_entry: function.is_entry,
+                line: line_and_column(source, function.name.span.start).0,
+                measures,
+            })
+        })
+        .collect()
+}
+
+fn measures(lowered: &Lowered, target: &Target) -> Measures {
+    let function = &lowered.function;
+    let pressure = Pressure::compute(function, target, &Liveness::compute(function));
+    let span_of = |moment| match moment {
+        Moment::Entry(block) => function.block_insts(block).find_map(|i| lowered.span(i)),
+        Moment::Before(inst) | Moment::After(inst) => lowered.span(inst),
+    };
+    let peaks = target.files().filter_map(|(file, info)| {
+        let peak = pressure.peak(file);
+        let line = |span: Span| line_and_column(lowered.source, span.start).0;
+        (peak.units > 0).then(|| Peak {
+            file: info.name.clone(),
+            registers: peak.units.div_ceil(info.units_per_reg),
+            line: peak.at.and_then(span_of).map(line),
+        })
+    });
+    Measures {
+        instructions: function
+            .insts()
+            .filter(|&i| lowered.span(i).is_some())
+            .count(),
+        vregs: function.vreg_count(),
+        peaks: peaks.collect(),
     }
-    Ok(())
 }
 
 fn functions_with_bodies<'m, 'a>(
@@ -207,9 +282,8 @@ impl<'m, 'a> Job<'m, 'a> {
         let declared = module.target.iter().find_map(|t| sm_number(t));
         let number = options.sm.or(declared).unwrap_or(70);
         // PTX for an older machine runs on every newer one.
-        let sm = Sm::from_number(number.max(70)).ok_or_else(|| {
-            PtxError::Target(format!("sm_{number} is not a supported target"))
-        })?;
+        let sm = Sm::from_number(number.max(70))
+            .ok_or_else(|| PtxError::Target(format!("sm_{number} is not a supported target")))?;
         for name in &options.entries {
             if !functions_with_bodies(module).any(|(f, _)| f.name.text == name) {
                 return Err(PtxError::NoSuchFunction(name.clone()));
@@ -234,6 +308,11 @@ impl<'m, 'a> Job<'m, 'a> {
         let target = Target::preset(self.preset, self.sm.number());
         let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
         Ok(target.with_budget(File::R, budget as usize))
+    }
+
+    fn is_wanted(&self, function: &ast::Function) -> bool {
+        let names = &self.options.entries;
+        names.is_empty() || names.iter().any(|name| name == function.name.text)
     }
 
     fn run(&self, progress: Option<Progress>) -> Result<ModuleResult, PtxError> {
@@ -277,8 +356,7 @@ impl<'m, 'a> Job<'m, 'a> {
             vregs: 0,
             outcome: Outcome::Skipped,
         };
-        let names = &self.options.entries;
-        if !names.is_empty() && !names.iter().any(|name| name == function.name.text) {
+        if !self.is_wanted(function) {
             return Ok((report, Edits::new()));
         }
         let budget = self.budget(function);
@@ -333,11 +411,7 @@ impl<'m, 'a> Job<'m, 'a> {
     }
 
     /// The memories to try, in order.
-    fn spaces(
-        &self,
-        lowered: &Lowered,
-        surroundings: &Surroundings,
-    ) -> Vec<Result<Space, String>> {
+    fn spaces(&self, lowered: &Lowered, surroundings: &Surroundings) -> Vec<Result<Space, String>> {
         let obstacle = if !lowered.ast.is_entry {
             Some("a function that is called cannot spill to shared memory")
         } else if lowered.has_calls {
@@ -399,7 +473,8 @@ impl<'m, 'a> Job<'m, 'a> {
             allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
         }
         let unspeakable = |Unspeakable(message)| Failure::Refused(message);
-        let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
+        let edits =
+            apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
         let (registers, predicates) = highest(lowered, &target, &allocation);
         let allocated = Allocated {
             frame: allocation.frame,
@@ -462,7 +537,10 @@ enum Failure {
 /// `sm_90a` is 90.
 fn sm_number(target: &str) -> Option<u32> {
     let digits = target.strip_prefix("sm_")?;
-    digits.trim_end_matches(|c: char| c.is_ascii_lowercase()).parse().ok()
+    digits
+        .trim_end_matches(|c: char| c.is_ascii_lowercase())
+        .parse()
+        .ok()
 }
 
 /// The bound on the block that an entry declares.
@@ -470,7 +548,9 @@ fn block_threads(function: &ast::Function) -> Option<Threads> {
     let bound = |keyword: &str| function.directives.iter().find(|d| d.keyword == keyword);
     let exact = bound("reqntid");
     let values = &exact.or_else(|| bound("maxntid"))?.values;
-    let count = values.iter().fold(1u32, |all, &dim| all.saturating_mul(dim.max(1)));
+    let count = values
+        .iter()
+        .fold(1u32, |all, &dim| all.saturating_mul(dim.max(1)));
     // `.maxntid` bounds a product, so any shape of that size may be launched.
     let flat = exact.is_some() && values.iter().skip(1).all(|&dim| dim <= 1);
     (count <= MOST_THREADS).then_some(Threads { count, flat })
@@ -507,7 +587,10 @@ fn highest(lowered: &Lowered, target: &Target, allocation: &Allocation) -> (u32,
     let function = &lowered.function;
     let per_register = target.file(File::R).units_per_reg;
     let (mut registers, mut predicates) = (0, 0);
-    for inst in function.insts().filter(|i| !allocation.deleted.contains(*i)) {
+    for inst in function
+        .insts()
+        .filter(|i| !allocation.deleted.contains(*i))
+    {
         let regs = allocation.operands(function, inst);
         for (operand, reg) in function.operands(inst).iter().zip(regs) {
             let width = target.width(function.vreg(operand.vreg).class);

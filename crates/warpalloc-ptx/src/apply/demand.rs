@@ -53,6 +53,10 @@ pub(crate) struct Demands<'x> {
     slots: Slots,
     /// Demand at the start of each block.
     at_start: Vec<ViewSet>,
+    /// For the stores of the block at hand that are still ahead: what was last written
+    /// there. Where a slot is reloaded as different things at different times, this tells
+    /// which one is stored. It steers a choice among sound ones.
+    hints: Vec<Option<View>>,
 }
 
 /// As what each piece of memory is reloaded.
@@ -108,6 +112,7 @@ impl<'x> Demands<'x> {
             target,
             allocation,
             slots: Slots::default(),
+            hints: Vec::new(),
             at_start: vec![none; function.block_count()],
             views,
         };
@@ -146,6 +151,7 @@ impl<'x> Demands<'x> {
         succ: u32,
         mut out: Option<&mut Vec<Op>>,
     ) -> Result<ViewSet> {
+        self.hints.clear();
         let to = self.function.succs(block)[succ as usize].block;
         let mut demand = self.at_start[to.as_u32() as usize].clone();
         let edits: SmallVec<[&Edit; 8]> = self.allocation.edits.on_edge(block, succ).collect();
@@ -170,6 +176,7 @@ impl<'x> Demands<'x> {
         mut out: Option<&mut Vec<Around>>,
     ) -> Result<()> {
         let insts: Vec<Inst> = self.allocation.block_insts(self.function, block).collect();
+        self.hints = self.natural_stores(&insts)?;
         for &inst in insts.iter().rev() {
             let mut around = Around {
                 inst,
@@ -193,6 +200,31 @@ impl<'x> Demands<'x> {
             }
         }
         Ok(())
+    }
+
+    /// For each store of a block, in order: the view last written where it starts to read.
+    fn natural_stores(&self, insts: &[Inst]) -> Result<Vec<Option<View>>> {
+        let mut natural: FxHashMap<u16, View> = FxHashMap::default();
+        let mut hints = Vec::new();
+        let edits = &self.allocation.edits;
+        for &inst in insts {
+            for edit in edits.before(inst) {
+                note_edit(edit, &mut natural, &mut hints);
+            }
+            let registers = self.allocation.operands(self.function, inst);
+            for (operand, &reg) in self.function.operands(inst).iter().zip(registers) {
+                if operand.role.writes() && reg.file == File::R {
+                    let view = self.operand_view(operand, reg)?;
+                    for unit in view.unit..self.views.end(view) {
+                        natural.insert(unit, view);
+                    }
+                }
+            }
+            for edit in edits.after(inst) {
+                note_edit(edit, &mut natural, &mut hints);
+            }
+        }
+        Ok(hints)
     }
 
     /// What stands around each instruction of `block`, in order.
@@ -272,7 +304,9 @@ impl<'x> Demands<'x> {
             side.push(view);
         }
         let units = |side: &Units| -> Vec<u16> {
-            side.iter().flat_map(|&v| v.unit..self.views.end(v)).collect()
+            side.iter()
+                .flat_map(|&v| v.unit..self.views.end(v))
+                .collect()
         };
         let in_place = units(&reads) == units(&writes);
         let wanted: Units = writes
@@ -385,7 +419,9 @@ impl<'x> Demands<'x> {
             File::P => true,
             _ => {
                 let name = &self.target.file(file).name;
-                return Err(Unspeakable(format!("PTX has no names for registers of {name}")));
+                return Err(Unspeakable(format!(
+                    "PTX has no names for registers of {name}"
+                )));
             }
         };
         let mut taken = Units::new();
@@ -521,6 +557,7 @@ impl<'x> Demands<'x> {
         out: &mut Vec<Op>,
     ) -> Result<()> {
         self.only_general(from)?;
+        let natural = self.hints.pop().flatten();
         let end = from.unit + u16::from(width);
         let mut unit = from.unit;
         while unit < end {
@@ -532,14 +569,20 @@ impl<'x> Demands<'x> {
                 (self.views.end(view) <= end && self.is_aligned(slot, *kind)).then_some(view)
             };
             let exact = |kind: &Kind| asked.starts & bit(*kind) != 0;
-            let wide = Kind::GENERAL.iter().filter(|k| exact(k)).find_map(fits);
+            let natural = natural
+                .filter(|view| view.unit == unit)
+                .map(|view| view.kind);
+            let order = natural.iter().chain(&Kind::GENERAL);
+            let wide = order.filter(|k| exact(k)).find_map(fits);
             let piece = || {
                 let only_half = asked.covers == bit(Kind::Half);
                 let order = match only_half {
                     true => [Kind::Half, Kind::Word],
                     false => [Kind::Word, Kind::Half],
                 };
-                (asked.covers != 0).then(|| order.iter().find_map(fits)).flatten()
+                (asked.covers != 0)
+                    .then(|| order.iter().find_map(fits))
+                    .flatten()
             };
             match wide.or_else(piece) {
                 Some(view) => {
@@ -614,6 +657,27 @@ impl<'x> Demands<'x> {
                 Err(Unspeakable(format!("{name} cannot reach memory directly")))
             }
         }
+    }
+}
+
+/// Follows what is written where through an edit.
+fn note_edit(edit: &Edit, natural: &mut FxHashMap<u16, View>, hints: &mut Vec<Option<View>>) {
+    let mut forget = |reg: PReg, width: u8| {
+        if reg.file == File::R {
+            for unit in reg.unit..reg.unit + u16::from(width) {
+                natural.remove(&unit);
+            }
+        }
+    };
+    match *edit {
+        Edit::Move { to, width, .. } | Edit::Reload { to, width, .. } => forget(to, width),
+        Edit::Swap { a, b, width } => {
+            forget(a, width);
+            forget(b, width);
+        }
+        Edit::Transfer { to, regs, .. } => forget(to, 2 * regs),
+        Edit::Store { from, .. } => hints.push(natural.get(&from.unit).copied()),
+        Edit::Recompute { ref regs, .. } => regs.iter().for_each(|&reg| forget(reg, 8)),
     }
 }
 

@@ -76,7 +76,9 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
                 let name = declarator.name.text;
                 if name.starts_with('%') && name[1..].starts_with(|c: char| c.is_ascii_uppercase())
                 {
-                    return Err(Unspeakable(format!("`{name}` may be the name of a register")));
+                    return Err(Unspeakable(format!(
+                        "`{name}` may be the name of a register"
+                    )));
                 }
             }
         }
@@ -88,7 +90,12 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
             let line = whole_line(self.lowered.source, *span);
             self.edits.delete(line);
         }
-        for (scope, text) in self.detours.iter().enumerate().filter(|(_, t)| !t.is_empty()) {
+        for (scope, text) in self
+            .detours
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| !t.is_empty())
+        {
             let body = self.lowered.scopes[scope];
             let ends = matches!(body.stmts.iter().rev().find(|s| is_code(s)),
                 Some(Stmt::Inst(inst)) if leaves(inst));
@@ -119,7 +126,10 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
         let views = &self.demands.views;
         for kind in Kind::ALL {
             let names: Vec<View> = self.used.iter(views).filter(|v| v.kind == kind).collect();
-            let is_series = names.iter().zip(0u16..).all(|(v, i)| v.unit == i * views.width(kind));
+            let is_series = names
+                .iter()
+                .zip(0u16..)
+                .all(|(v, i)| v.unit == i * views.width(kind));
             if is_series && !names.is_empty() {
                 let (ty, prefix, count) = (kind.ty(), kind.prefix(), names.len());
                 let _ = write!(out, "\n\t.reg .{ty} \t{prefix}<{count}>;");
@@ -183,7 +193,9 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
             && scope != goal
         {
             let opcode = inst.opcode();
-            return Err(Unspeakable(format!("`{opcode}` was scheduled out of its braces")));
+            return Err(Unspeakable(format!(
+                "`{opcode}` was scheduled out of its braces"
+            )));
         }
         Ok(())
     }
@@ -220,7 +232,8 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
         // Another statement stood here: all of the text is replaced.
         let mut lines = before;
         if !deleted {
-            let text = self.rendered(inst, self.allocation.operands(&self.lowered.function, inst))?;
+            let text =
+                self.rendered(inst, self.allocation.operands(&self.lowered.function, inst))?;
             lines.push(format!("{}{text}", self.line_marks(inst)));
         }
         lines.extend(after);
@@ -262,7 +275,13 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
         let regs = self.allocation.operands(&self.lowered.function, inst);
         let lowered = self.lowered;
         for occurrence in &lowered.codes[inst.as_u32() as usize].occurrences {
-            let text = self.names(inst, regs, occurrence.operand, occurrence.lanes, occurrence.braces)?;
+            let text = self.names(
+                inst,
+                regs,
+                occurrence.operand,
+                occurrence.lanes,
+                occurrence.braces,
+            )?;
             self.edits.replace(occurrence.span, &text);
         }
         self.insert_behind(span.end, after);
@@ -373,7 +392,9 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
         let lowered = self.lowered;
         let code = &lowered.codes[inst.as_u32() as usize];
         let Source::Written { inst: stmt, .. } = code.source else {
-            return Err(Unspeakable("an instruction without text is executed again".to_owned()));
+            return Err(Unspeakable(
+                "an instruction without text is executed again".to_owned(),
+            ));
         };
         let mut out = String::new();
         let mut done = stmt.span.start;
@@ -425,11 +446,11 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
         let label = format!("{}{}", self.label_stem, self.labels);
         self.labels += 1;
         let out = &mut self.detours[scope as usize];
-        let _ = write!(out, "{label}:\n");
+        let _ = writeln!(out, "{label}:");
         for line in lines {
             let _ = writeln!(out, "\t{line}");
         }
-        let _ = write!(out, "\tbra \t{goal};\n");
+        let _ = writeln!(out, "\tbra \t{goal};");
         label
     }
 
@@ -515,7 +536,11 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
                     _ => "u32",
                 };
                 let (to_ty, from_ty) = (bits(to.kind), bits(from.kind));
-                format!("cvt.{to_ty}.{from_ty} \t{}, {};", self.name(to), self.name(from))
+                format!(
+                    "cvt.{to_ty}.{from_ty} \t{}, {};",
+                    self.name(to),
+                    self.name(from)
+                )
             }
         };
         out.push(line);
@@ -625,11 +650,13 @@ fn whole_line(source: &str, span: Span) -> Span {
         .take_while(|b| matches!(b, b' ' | b'\t'))
         .count();
     let line_start = before.len() - blank;
-    let ends_line = matches!(source.as_bytes().get(span.end as usize), Some(b'\n' | b'\r') | None);
+    let ends_line = matches!(
+        source.as_bytes().get(span.end as usize),
+        Some(b'\n' | b'\r') | None
+    );
     if line_start > 0 && before[line_start - 1] == b'\n' && ends_line {
         Span::new(line_start as u32 - 1, span.end)
     } else {
         span
     }
 }
-

@@ -102,7 +102,11 @@ impl Memory {
     }
 
     fn local_prologue(&self, out: &mut String) {
-        let (size, bits, suffix) = (self.frame.local, self.surroundings.address_size, &self.suffix);
+        let (size, bits, suffix) = (
+            self.frame.local,
+            self.surroundings.address_size,
+            &self.suffix,
+        );
         let lines = [
             format!(".local .align {FRAME_ALIGN} .b8 __warpalloc_frame{suffix}[{size}];"),
             format!(".reg .b{bits} %FRAME;"),
@@ -172,7 +176,9 @@ impl Memory {
 /// What makes our symbols differ from those a function has already.
 fn free_suffix(text: &str) -> String {
     let taken = |suffix: &str| {
-        ["frame", "slots"].iter().any(|stem| text.contains(&format!("__warpalloc_{stem}{suffix}")))
+        ["frame", "slots"]
+            .iter()
+            .any(|stem| text.contains(&format!("__warpalloc_{stem}{suffix}")))
     };
     match taken("") {
         false => String::new(),

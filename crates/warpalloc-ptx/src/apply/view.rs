@@ -25,13 +25,7 @@ impl Kind {
     pub const GENERAL: [Kind; 4] = [Kind::Quad, Kind::Pair, Kind::Word, Kind::Half];
 
     /// All kinds.
-    pub const ALL: [Kind; 5] = [
-        Kind::Pred,
-        Kind::Half,
-        Kind::Word,
-        Kind::Pair,
-        Kind::Quad,
-    ];
+    pub const ALL: [Kind; 5] = [Kind::Pred, Kind::Half, Kind::Word, Kind::Pair, Kind::Quad];
 
     /// The kind that shows a value of `class`.
     pub fn of(class: Class) -> Option<Kind> {
@@ -153,7 +147,11 @@ impl Views {
     /// The view with this number.
     pub fn at(&self, index: usize) -> View {
         let owner = |k: &Kind| self.base[*k as usize] <= index;
-        let kind = Kind::ALL.into_iter().rev().find(owner).unwrap_or(Kind::Pred);
+        let kind = Kind::ALL
+            .into_iter()
+            .rev()
+            .find(owner)
+            .unwrap_or(Kind::Pred);
         let position = (index - self.base[kind as usize]) as u16;
         View {
             kind,
@@ -164,7 +162,8 @@ impl Views {
     /// The view of this kind that starts exactly at `unit`.
     pub fn starting(&self, kind: Kind, unit: u16) -> Option<View> {
         let width = self.width(kind);
-        let exists = unit.is_multiple_of(width) && (kind == Kind::Pred || unit + width <= self.units);
+        let exists =
+            unit.is_multiple_of(width) && (kind == Kind::Pred || unit + width <= self.units);
         exists.then_some(View { kind, unit })
     }
 
@@ -385,7 +384,11 @@ mod tests {
             assert_eq!(views.name(pair).to_string(), "%RD2");
             let quad = views.starting(Kind::Quad, unit).unwrap();
             assert_eq!(views.name(quad).to_string(), "%RQ1");
-            assert!(views.starting(Kind::Pair, views.width(Kind::Word)).is_none());
+            assert!(
+                views
+                    .starting(Kind::Pair, views.width(Kind::Word))
+                    .is_none()
+            );
         }
     }
 

@@ -417,8 +417,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 _ => continue,
             };
             let Some(group) = operand.group else { continue };
-            let is_lane =
-                |s: &&Seen| usize::from(s.operand) == index && s.part == Part::Value;
+            let is_lane = |s: &&Seen| usize::from(s.operand) == index && s.part == Part::Value;
             let members = mentions.seen.iter().filter(is_lane);
             let count: usize = members.clone().map(|s| usize::from(s.lanes)).sum();
             let Some(at) = mentions.seen.iter().position(|s| is_lane(&s)) else {
@@ -430,8 +429,11 @@ impl<'m, 'a> Lowering<'m, 'a> {
             });
             let first = usize::from(firsts[at]);
             let vregs = &operands[first..first + count];
-            let distinct = (1..vregs.len())
-                .all(|i| vregs[..i].iter().all(|earlier| earlier.vreg != vregs[i].vreg));
+            let distinct = (1..vregs.len()).all(|i| {
+                vregs[..i]
+                    .iter()
+                    .all(|earlier| earlier.vreg != vregs[i].vreg)
+            });
             if count == lanes && count > 1 && exact && distinct {
                 groups.push(OperandGroup {
                     first: firsts[at],
@@ -485,7 +487,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
 
     /// Units a register takes on the target.
     fn units(&self, vreg: VReg) -> usize {
-        self.target.width(class_of(self.draft.regs[index_of(vreg)].width))
+        self.target
+            .width(class_of(self.draft.regs[index_of(vreg)].width))
     }
 
     /// Notes the registers that hardware keeps using after the instruction.
@@ -568,8 +571,11 @@ fn is_element(role: OperandRole, width: Width) -> bool {
 
 /// Whether one register is written by two of the operands.
 fn writes_twice(operands: &[Operand]) -> bool {
-    let mut written: SmallVec<[VReg; 8]> =
-        operands.iter().filter(|o| o.role.writes()).map(|o| o.vreg).collect();
+    let mut written: SmallVec<[VReg; 8]> = operands
+        .iter()
+        .filter(|o| o.role.writes())
+        .map(|o| o.vreg)
+        .collect();
     written.sort_unstable();
     written.windows(2).any(|pair| pair[0] == pair[1])
 }

@@ -9,7 +9,8 @@
 //! - registers that may be read unwritten get an undefined value first (see `draft`);
 //! - registers in a function's signature stay what they are; the body works on copies;
 //! - registers that hardware uses beyond an instruction (`wgmma`, `tcgen05.ld`) are pinned
-//!   and kept alive up to every wait.
+//!   and kept alive up to every wait;
+//! - independent values that share a name become separate virtual registers.
 //!
 //! What the table does not cover is never guessed at: the function is passed through
 //! ([`Passed`]). What is wrong with the text itself is an error.
@@ -17,8 +18,6 @@
 mod draft;
 mod instruction;
 mod names;
-
-
 
 pub(crate) use names::ModuleNames;
 
@@ -30,6 +29,7 @@ use names::{Labels, Meaning, Scopes};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::Hasher;
+use warpalloc::analysis::{Liveness, Webs};
 use warpalloc::function::{Effect, Function, Inst, Kind, Operand, VReg};
 use warpalloc::target::{File, Target};
 
@@ -283,7 +283,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
             self.scopes.declare_variable(var, kernel_parameter);
             return Ok(());
         }
-        let width = names::register_width(var.ty).filter(|_| var.vector == 1 && !var.ty.ends_with('8'));
+        let width =
+            names::register_width(var.ty).filter(|_| var.vector == 1 && !var.ty.ends_with('8'));
         let (Some(width), [declarator]) = (width, var.names.as_slice()) else {
             let reason = "a register of this type in the signature of a function";
             return Err(Stop::pass(var.span, reason));
@@ -405,7 +406,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
     fn goal(&self, inst: &Instruction<'a>) -> Result<Goal<'a>, Stop> {
         let name = inst.operands.last().and_then(|operand| operand.as_name());
         let Some(name) = name else {
-            return Err(Stop::pass(inst.span, "a branch to something that is no label"));
+            return Err(Stop::pass(
+                inst.span,
+                "a branch to something that is no label",
+            ));
         };
         self.label(name)
     }
@@ -427,7 +431,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
             self.lists.get(&(home, name.text))
         });
         let Some(list) = list else {
-            return Err(Stop::pass(inst.span, "an indirect branch without a list of targets"));
+            return Err(Stop::pass(
+                inst.span,
+                "an indirect branch without a list of targets",
+            ));
         };
         let mut goals = SmallVec::new();
         for series in &list.names {
@@ -497,8 +504,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
             edge_labels.push(labels);
         }
         let (model, codes) = self.draft.finish(function.name.text);
+        let liveness = Liveness::compute(&model);
         Ok(Lowered {
-            function: model,
+            // Instructions and operands keep their numbers.
+            function: Webs::compute(&model, &liveness).split(&model),
             ast: function,
             has_calls: self.has_calls,
             source: self.source,
@@ -512,7 +521,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
     /// A body may end in a guarded branch: what falls out of it returns.
     fn close_guarded_end(&mut self) {
         let falls = |goal: &Goal| matches!(goal, Goal::Next);
-        let open_end = self.targets.last().is_some_and(|goals| goals.iter().any(falls));
+        let open_end = self
+            .targets
+            .last()
+            .is_some_and(|goals| goals.iter().any(falls));
         if open_end {
             self.deliver_results();
             let mut end = bare("ret", Kind::Return, Code::nothing(self.at));
@@ -524,7 +536,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
     /// Registers in flight stay alive up to every wait of their kind: nothing else may take
     /// them while hardware still reads or writes them.
     fn keep_until_waits(&mut self, function: &ast::Function<'a>) -> Result<(), Stop> {
-        self.in_flight.sort_unstable_by_key(|&(kind, vreg)| (kind as u8, vreg));
+        self.in_flight
+            .sort_unstable_by_key(|&(kind, vreg)| (kind as u8, vreg));
         self.in_flight.dedup();
         for &(kind, block, position) in &self.waits {
             let inst = &mut self.draft.blocks[block].insts[position];

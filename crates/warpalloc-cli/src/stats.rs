@@ -1,0 +1,89 @@
+//! `warpalloc stats`: how large functions are and where they need registers.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use warpalloc_ptx::module::{FunctionMeasures, ModuleOptions, Peak, measure_module};
+
+use crate::files::Input;
+
+/// What to measure.
+#[derive(Args, Debug)]
+pub struct StatsArgs {
+    /// The PTX file; `-` for standard input
+    input: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the measures of a PTX file.
+pub fn run(args: StatsArgs) -> anyhow::Result<()> {
+    let input = Input::read(&args.input)?;
+    let functions = measure_module(&input.text, &ModuleOptions::default());
+    let functions = functions.map_err(|error| input.explain(error))?;
+    let text = match args.json {
+        true => format!("{:#}\n", functions.iter().map(as_json).collect::<Value>()),
+        false => as_text(&functions),
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn as_text(functions: &[FunctionMeasures]) -> String {
+    let width = functions
+        .iter()
+        .map(|f| f.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let mut out = format!(
+        "{:<width$} {:>7} {:>7}  peak pressure\n",
+        "function", "instr.", "vregs"
+    );
+    for function in functions {
+        let name = &function.name;
+        let line = match &function.measures {
+            Ok(m) => {
+                let peaks: Vec<String> = m.peaks.iter().map(peak_text).collect();
+                let (instructions, vregs) = (m.instructions, m.vregs);
+                format!(
+                    "{name:<width$} {instructions:>7} {vregs:>7}  {}\n",
+                    peaks.join(", ")
+                )
+            }
+            Err(passed) => format!("{name:<width$} not understood: {}\n", passed.reason),
+        };
+        out.push_str(&line);
+    }
+    out
+}
+
+fn peak_text(peak: &Peak) -> String {
+    let (registers, file) = (peak.registers, &peak.file);
+    match peak.line {
+        Some(line) => format!("{registers} {file} at line {line}"),
+        None => format!("{registers} {file}"),
+    }
+}
+
+fn as_json(function: &FunctionMeasures) -> Value {
+    let mut value = json!({
+        "name": function.name,
+        "entry": function.is_entry,
+        "line": function.line,
+    });
+    match &function.measures {
+        Ok(m) => {
+            let peak =
+                |p: &Peak| json!({ "file": p.file, "registers": p.registers, "line": p.line });
+            value["instructions"] = m.instructions.into();
+            value["vregs"] = m.vregs.into();
+            value["peaks"] = m.peaks.iter().map(peak).collect();
+        }
+        Err(passed) => value["reason"] = passed.reason.clone().into(),
+    }
+    value
+}

@@ -44,6 +44,12 @@ pub struct Options {
     pub verify: bool,
     /// Where spilled values go.
     pub spill_space: Space,
+    /// Reorder crowded blocks before allocation.
+    pub schedule: bool,
+    /// Split long live ranges around loops before allocation.
+    pub split: bool,
+    /// Remove and join needless code after allocation.
+    pub finish: bool,
     /// Choices of [`Strategy::Briggs`].
     pub briggs: BriggsOptions,
     /// Choices of [`Strategy::Fatpoint`].
@@ -93,6 +99,9 @@ impl Default for Options {
             strategy: Strategy::default(),
             verify: true,
             spill_space: Space::Local,
+            schedule: true,
+            split: true,
+            finish: true,
             briggs: BriggsOptions::default(),
             knobs: Knobs::default(),
         }
@@ -134,6 +143,24 @@ const KEYS: &[Key] = &[
             space.map(|s| o.spill_space = s)
         },
         values: "local or shared",
+    },
+    Key {
+        name: "schedule",
+        get: |o| o.schedule.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.schedule = b),
+        values: "true or false",
+    },
+    Key {
+        name: "split",
+        get: |o| o.split.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.split = b),
+        values: "true or false",
+    },
+    Key {
+        name: "finish",
+        get: |o| o.finish.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.finish = b),
+        values: "true or false",
     },
     Key {
         name: "coalescing-factor",
@@ -279,6 +306,9 @@ mod tests {
             strategy: _,
             verify: _,
             spill_space: _,
+            schedule: _,
+            split: _,
+            finish: _,
             briggs:
                 BriggsOptions {
                     coalescing_factor: _,
@@ -293,7 +323,7 @@ mod tests {
             // Knobs keep a table of their own.
             knobs: _,
         } = Options::default();
-        assert_eq!(KEYS.len(), 11);
+        assert_eq!(KEYS.len(), 14);
     }
 
     #[test]

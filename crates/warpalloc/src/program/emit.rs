@@ -3,6 +3,7 @@
 use super::{Op, Program, Slot, Value, sequence};
 use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::error::Error;
+use crate::finish;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind};
 use crate::options::Options;
 use crate::spill::frame::FrameLayout;
@@ -15,7 +16,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 ///
 /// Every value that occurs must have one. Copies whose sides ended up in one register
 /// vanish, parallel copies are put in sequence, slots get their places, and preserved
-/// registers that were used are saved and given back.
+/// registers that were used are saved and given back. Unless the options say otherwise,
+/// what turns out to be needless is then removed.
 pub fn emit(
     program: &Program,
     target: &Target,
@@ -43,14 +45,18 @@ pub fn emit(
     let frame = emitter.frame(target)?;
     let edits = Edits::new(program.function, emitter.edits);
     stats.edits = EditCounts::of(&edits);
-    Ok(Allocation {
+    let mut allocation = Allocation {
         registers: emitter.registers,
         edits,
         deleted: emitter.deleted,
         order: program.order.clone(),
         frame,
         stats,
-    })
+    };
+    if options.finish {
+        finish::run(program.function, target, &mut allocation);
+    }
+    Ok(allocation)
 }
 
 struct Emitter<'a> {

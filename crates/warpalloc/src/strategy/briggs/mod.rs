@@ -24,6 +24,7 @@ use crate::error::{Error, Place};
 use crate::function::Function;
 use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
+use crate::prepare::schedule::schedule;
 use crate::program::{Facts, Program, emit};
 use crate::spill::cost::{CostModel, spill_costs};
 use crate::spill::{SpillPolicy, Spiller};
@@ -46,7 +47,11 @@ pub fn allocate(
     options: &Options,
 ) -> Result<Allocation, Error> {
     let mut stats = Stats::default();
-    let mut program = Program::new(function, target, None)?;
+    let order = match options.schedule {
+        true => schedule(function, target),
+        false => None,
+    };
+    let mut program = Program::new(function, target, order)?;
     let mut spiller = Spiller::new(target, SpillPolicy::default(), options.spill_space);
     stats.values = program.values.len() as u32;
     while stats.iterations < MAX_ROUNDS {

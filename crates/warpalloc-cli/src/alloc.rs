@@ -72,7 +72,8 @@ enum Format {
     Json,
 }
 
-fn strategy(name: &str) -> Result<Strategy, String> {
+/// The allocator called `name`.
+pub fn strategy(name: &str) -> Result<Strategy, String> {
     let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
     Strategy::named(name).ok_or_else(|| format!("the allocators are {}", names.join(", ")))
 }

@@ -5,6 +5,7 @@
 mod alloc;
 mod files;
 mod occupancy;
+mod replay;
 mod stats;
 
 use std::fmt;
@@ -31,6 +32,8 @@ enum Command {
     Stats(stats::StatsArgs),
     /// Show how many blocks and warps a multiprocessor holds, and where the next cliffs are
     Occupancy(occupancy::OccupancyArgs),
+    /// Allocate a function written in the text format, and show the result beside its code
+    Replay(replay::ReplayArgs),
 }
 
 /// A command line whose words parse but whose values make no sense; ends with exit code 2.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Alloc(args) => alloc::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),
+        Command::Replay(args) => replay::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

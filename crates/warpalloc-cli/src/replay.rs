@@ -28,9 +28,8 @@ pub struct ReplayArgs {
 
 /// Allocates, proves, compares and prints.
 pub fn run(args: ReplayArgs) -> Result<()> {
-    let source = read(&args.input)?;
-    let case =
-        text::parse(&source).map_err(|error| anyhow!("{}:{}", args.input.display(), error))?;
+    let input = Input::read(&args.input)?;
+    let case = text::parse(&input.text).map_err(|error| anyhow!("{}:{error}", input.name))?;
     let Case {
         target,
         options,

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Allocation, Frame, Space};
 use warpalloc::analysis::{Liveness, Moment, Pressure};
+use warpalloc::function::Function;
 use warpalloc::stats::Stats;
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
@@ -229,6 +230,22 @@ pub fn measure_module(
             })
         })
         .collect()
+}
+
+/// The functions of a module as an allocator for `target` sees them, with their names;
+/// those that would be passed through are left out.
+pub fn lower_module(source: &str, target: &Target) -> Result<Vec<Function>, PtxError> {
+    let module = crate::parse(source).map_err(Box::new)?;
+    let names = ModuleNames::of(&module);
+    let lowered =
+        functions_with_bodies(&module).filter_map(|(function, body)| {
+            match lower::lower(source, &names, function, body, target) {
+                Ok(lowered) => Some(Ok(lowered.function)),
+                Err(Stop::Pass(_)) => None,
+                Err(Stop::Error(error)) => Some(Err(PtxError::Source(error))),
+            }
+        });
+    lowered.collect()
 }
 
 fn measures(lowered: &Lowered, target: &Target) -> Measures {

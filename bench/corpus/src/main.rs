@@ -1,0 +1,162 @@
+//! Allocates every function of given PTX files, at several budgets and with several
+//! allocators, and prints one table row for each: what was spilled, coalesced, saved, and
+//! how long it took. Every result is proved; with `--traces` it is also executed.
+//!
+//! ```sh
+//! cargo run --release -p warpalloc-corpus -- corpus/ptx/*.ptx --regs 15,24,32,64,255
+//! ```
+
+mod figures;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Parser;
+use figures::{Figures, Row};
+use rayon::prelude::*;
+use warpalloc::analysis::{Liveness, Pressure};
+use warpalloc::check::{self, trace};
+use warpalloc::function::Function;
+use warpalloc::target::{File, Target};
+use warpalloc::{Options, Strategy, allocate};
+use warpalloc_ptx::module::lower_module;
+
+/// Allocate PTX functions many times over and tabulate the results.
+#[derive(Parser)]
+struct Args {
+    /// PTX files
+    files: Vec<PathBuf>,
+    /// Register budgets
+    #[arg(long, value_delimiter = ',', default_values_t = [15, 24, 32, 64, 255])]
+    regs: Vec<usize>,
+    /// Allocators
+    #[arg(long, value_delimiter = ',', default_values = ["briggs", "fatpoint"])]
+    strategies: Vec<String>,
+    /// The machine: hardware, hardware-packed or cicc
+    #[arg(long, default_value = "hardware")]
+    preset: String,
+    /// Its compute capability
+    #[arg(long, default_value_t = 90)]
+    sm: u32,
+    /// Allocation options as NAME=VALUE
+    #[arg(long = "option", value_name = "NAME=VALUE")]
+    options: Vec<String>,
+    /// Executions to compare before and after each allocation
+    #[arg(long, default_value_t = 1)]
+    traces: u64,
+    /// Leave out functions with fewer instructions
+    #[arg(long, default_value_t = 0)]
+    min_insts: usize,
+    /// Print one row per function as well
+    #[arg(long)]
+    per_function: bool,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let full = Target::preset(&args.preset, args.sm)?;
+    let functions = lowered(&args, &full)?;
+    let instructions: usize = functions.iter().map(|(f, _)| f.inst_count()).sum();
+    println!(
+        "{} functions, {instructions} instructions, preset {}\n",
+        functions.len(),
+        args.preset
+    );
+    println!("{}", Row::HEADER);
+    for name in &args.strategies {
+        let strategy = Strategy::named(name).ok_or_else(|| anyhow!("no allocator `{name}`"))?;
+        for &regs in &args.regs {
+            let options = options(&args, strategy)?;
+            let target = full.clone().with_budget(File::R, regs);
+            let rows: Vec<_> = functions
+                .par_iter()
+                .map(|(function, peak)| measure(function, *peak, &target, &options, args.traces))
+                .collect();
+            if args.per_function {
+                for ((function, peak), figures) in functions.iter().zip(&rows) {
+                    println!("{}", figures.describe(function.name(), *peak));
+                }
+            }
+            println!("{}", Row::of(name, regs, &rows));
+        }
+    }
+    Ok(())
+}
+
+/// Every function with its peak pressure in registers.
+fn lowered(args: &Args, target: &Target) -> Result<Vec<(Function, usize)>> {
+    let of_file = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let functions = lower_module(&text, target);
+        functions.map_err(|error| anyhow!("{}: {error}", path.display()))
+    };
+    let files: Vec<Vec<Function>> = args.files.par_iter().map(of_file).collect::<Result<_>>()?;
+    let functions = files.into_iter().flatten();
+    let large = functions.filter(|f| f.inst_count() >= args.min_insts);
+    Ok(large.map(|f| with_peak(f, target)).collect())
+}
+
+fn with_peak(function: Function, target: &Target) -> (Function, usize) {
+    let liveness = Liveness::compute(&function);
+    let peak = Pressure::compute(&function, target, &liveness)
+        .peak(File::R)
+        .units;
+    (function, peak.div_ceil(target.file(File::R).units_per_reg))
+}
+
+fn options(args: &Args, strategy: Strategy) -> Result<Options> {
+    let mut options = Options {
+        strategy,
+        // Proved apart, so that the time is the allocator's alone.
+        verify: false,
+        ..Options::default()
+    };
+    for pair in &args.options {
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| anyhow!("`{pair}` has no ="))?;
+        options
+            .set(name, value)
+            .map_err(|message| anyhow!(message))?;
+    }
+    Ok(options)
+}
+
+fn measure(
+    function: &Function,
+    peak: usize,
+    target: &Target,
+    options: &Options,
+    traces: u64,
+) -> Figures {
+    let budget = target.budget(File::R);
+    let start = Instant::now();
+    let result = allocate(function, target, options);
+    let time = start.elapsed();
+    let allocation = match result {
+        Ok(allocation) => allocation,
+        Err(error) => return Figures::refused(function, error.to_string()),
+    };
+    let proof = check::check(function, target, &allocation).map_err(|v| v.to_string());
+    let executed = (0..traces).try_for_each(|seed| {
+        trace::compare(
+            function,
+            target,
+            &allocation,
+            trace::Limits::default(),
+            seed,
+        )
+        .map_err(|difference| difference.to_string())
+    });
+    Figures::new(
+        function,
+        target,
+        &allocation,
+        peak,
+        budget,
+        time,
+        proof.and(executed),
+    )
+}

@@ -544,7 +544,9 @@ impl<'x> Demands<'x> {
 
     /// Whether a view of this kind can be read or written at a slot in one access.
     fn is_aligned(&self, slot: SlotAddr, kind: Kind) -> bool {
-        slot.offset.rem_euclid(kind.bytes() as i32) == 0
+        // What counts is the distance from the frame's low end.
+        let address = self.allocation.frame.size(slot.space) as i32 + slot.offset;
+        address.rem_euclid(kind.bytes() as i32) == 0
     }
 
     /// Stores what is ever reloaded, by the widest names that are asked for.

@@ -17,7 +17,7 @@ use warpalloc::allocation::{Frame, SlotAddr, Space};
 /// The shared memory a kernel may declare statically.
 const STATIC_SHARED_LIMIT: u64 = 48 * 1024;
 
-/// Slots for local memory lie at multiples of this.
+/// The lowest byte of the frame lies at a multiple of this, and slots are aligned from there.
 const FRAME_ALIGN: u32 = 16;
 
 /// What the surroundings of a function allow.
@@ -67,11 +67,7 @@ impl Memory {
         text: &str,
     ) -> Result<Memory, Unspeakable> {
         let threads = surroundings.threads.map_or(0, |threads| threads.count);
-        let frame = Frame {
-            local: frame.local.next_multiple_of(FRAME_ALIGN),
-            shared: frame.shared.next_multiple_of(4),
-        };
-        let bytes = u64::from(frame.shared) * u64::from(threads);
+        let bytes = u64::from(frame.shared.next_multiple_of(4)) * u64::from(threads);
         if frame.shared > 0 && threads == 0 {
             let message = "spilling to shared memory needs `.maxntid` or `.reqntid`";
             return Err(Unspeakable(message.to_owned()));
@@ -119,7 +115,8 @@ impl Memory {
     }
 
     fn shared_prologue(&self, out: &mut String) {
-        let (size, suffix) = (self.frame.shared * self.threads, &self.suffix);
+        let size = self.frame.shared.next_multiple_of(4) * self.threads;
+        let suffix = &self.suffix;
         let is_flat = self.surroundings.threads.is_some_and(|t| t.flat);
         let mut lines = vec![
             format!(".shared .align 16 .b8 __warpalloc_slots{suffix}[{size}];"),
@@ -229,13 +226,13 @@ mod tests {
     #[test]
     fn slots_grow_down_from_the_end_of_the_frame() {
         let frame = Frame {
-            local: 20,
+            local: 28,
             shared: 8,
         };
         let memory = Memory::new(frame, surroundings(), "").unwrap();
         let slot = |space, offset| SlotAddr { space, offset };
-        assert_eq!(memory.address(slot(Space::Local, -4)), "[%FRAME+28]");
-        assert_eq!(memory.address(slot(Space::Local, -32)), "[%FRAME+0]");
+        assert_eq!(memory.address(slot(Space::Local, -4)), "[%FRAME+24]");
+        assert_eq!(memory.address(slot(Space::Local, -28)), "[%FRAME+0]");
         assert_eq!(memory.address(slot(Space::Shared, -4)), "[%SLOTS+512]");
         assert_eq!(memory.address(slot(Space::Shared, -8)), "[%SLOTS+0]");
         assert_eq!(memory.address(slot(Space::Shared, -6)), "[%SLOTS+2]");

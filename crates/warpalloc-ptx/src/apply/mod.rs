@@ -28,6 +28,10 @@
 mod demand;
 mod emit;
 mod memory;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+pub(crate) mod tests;
 mod view;
 
 pub use demand::Unspeakable;

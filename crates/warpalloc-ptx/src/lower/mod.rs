@@ -18,6 +18,8 @@
 mod draft;
 mod instruction;
 mod names;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use names::ModuleNames;
 

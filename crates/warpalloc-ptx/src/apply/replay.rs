@@ -1,0 +1,356 @@
+//! Executes PTX text under invented semantics, so that a function's text before and after
+//! allocation can be compared.
+//!
+//! This judges what the checker cannot see: names, packing and unpacking, spill code and
+//! branches as they are written. Values are rows of 16-bit pieces, each an opaque number.
+//! What inserted code is made of means what it means (`mov` with packing, `xor`, `selp` of 1
+//! and 0 with the matching `setp`, conversions between 16 and 32 bits, accesses to spill
+//! memory); anything else hashes its text without registers together with its inputs.
+//! Instructions with effects leave an event.
+
+use crate::ast::{Instruction, Operand, Span};
+use crate::lower::{Code, Lowered, Source};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
+use warpalloc::function::{Effect, Inst, Kind, VReg};
+use warpalloc::target::Class;
+
+type Pieces = Vec<u64>;
+
+/// What one run did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// One number per instruction with an effect.
+    pub events: Vec<u64>,
+    /// Whether it ran to its end.
+    pub finished: bool,
+}
+
+/// Steps that a run takes at most.
+const STEPS: usize = 400_000;
+
+/// Runs a function until it ends or has left `limit` events.
+pub(crate) fn replay(lowered: &Lowered, limit: usize, seed: u64) -> Replay {
+    let mut machine = Machine {
+        lowered,
+        values: FxHashMap::default(),
+        memory: FxHashMap::default(),
+        visits: FxHashMap::default(),
+        events: Vec::new(),
+        seed,
+    };
+    let mut block = lowered.function.entry();
+    let mut steps = 0;
+    loop {
+        for inst in lowered.function.block_insts(block) {
+            machine.step(inst);
+            steps += 1;
+        }
+        let succs = lowered.function.succs(block);
+        let finished = succs.is_empty();
+        if finished || machine.events.len() >= limit || steps > STEPS {
+            machine.events.truncate(limit);
+            let events = machine.events;
+            return Replay { events, finished };
+        }
+        let way = machine.way(lowered.function.terminator(block), succs.len());
+        block = succs[way].block;
+    }
+}
+
+struct Machine<'x, 'm, 'a> {
+    lowered: &'x Lowered<'m, 'a>,
+    values: FxHashMap<VReg, Pieces>,
+    memory: FxHashMap<(&'static str, u64), u64>,
+    visits: FxHashMap<Inst, u64>,
+    events: Vec<u64>,
+    seed: u64,
+}
+
+/// One register or hole of a `mov`.
+enum Lane {
+    Register(usize),
+    Hole,
+}
+
+impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
+    fn code(&self, inst: Inst) -> &'x Code<'m, 'a> {
+        &self.lowered.codes[inst.as_u32() as usize]
+    }
+
+    fn vreg(&self, inst: Inst, operand: usize) -> VReg {
+        self.lowered.function.operands(inst)[operand].vreg
+    }
+
+    fn width(&self, vreg: VReg) -> usize {
+        match self.lowered.function.vreg(vreg).class {
+            Class::R32 => 2,
+            Class::R64 => 4,
+            Class::R128 => 8,
+            _ => 1,
+        }
+    }
+
+    fn get(&self, vreg: VReg) -> Pieces {
+        let unset = || vec![u64::MAX; self.width(vreg)];
+        self.values.get(&vreg).cloned().unwrap_or_else(unset)
+    }
+
+    fn guard(&self, inst: Inst, stmt: &Instruction) -> Option<usize> {
+        let span = stmt.guard.as_ref()?.reg.span;
+        let found = self.code(inst).occurrences.iter().find(|o| o.span == span);
+        found.map(|o| usize::from(o.operand))
+    }
+
+    /// Whether the guard, if any, lets the instruction happen.
+    fn happens(&self, inst: Inst, stmt: &Instruction) -> bool {
+        match (self.guard(inst, stmt), &stmt.guard) {
+            (Some(operand), Some(guard)) => {
+                let bit = self.get(self.vreg(inst, operand))[0] & 1 == 1;
+                bit != guard.negated
+            }
+            _ => true,
+        }
+    }
+
+    fn way(&mut self, inst: Inst, ways: usize) -> usize {
+        let Source::Written { inst: stmt, .. } = self.code(inst).source else {
+            return 0;
+        };
+        let visits = self.visits.entry(inst).or_default();
+        *visits += 1;
+        // A value that never changes must not keep a loop going for ever.
+        let shake = if *visits > 3 {
+            hash(&(*visits, self.seed))
+        } else {
+            0
+        };
+        if stmt.mnemonic == "brx" {
+            let targets = ways - usize::from(stmt.guard.is_some());
+            let index = self.get(self.vreg(inst, 0));
+            return (hash(&(index, shake)) as usize) % targets;
+        }
+        let taken = self.happens(inst, stmt) != (shake & 1 == 1);
+        if ways == 1 || taken { 0 } else { 1 }
+    }
+
+    fn step(&mut self, inst: Inst) {
+        let function = &self.lowered.function;
+        match self.code(inst).source {
+            Source::Nothing => {
+                if function.inst(inst).kind == Kind::Undef {
+                    self.values.remove(&self.vreg(inst, 0));
+                }
+            }
+            Source::Receive { name, .. } => {
+                let vreg = self.vreg(inst, 0);
+                let pieces = (0..self.width(vreg)).map(|i| hash(&(name, i, self.seed)));
+                self.values.insert(vreg, pieces.collect());
+            }
+            Source::Deliver { name, .. } => {
+                let value = self.get(self.vreg(inst, 0));
+                self.events.push(hash(&(name, value)));
+            }
+            Source::Written { inst: stmt, .. } => {
+                let guarded = self.happens(inst, stmt);
+                let is_branch = function.inst(inst).kind == Kind::Branch;
+                if guarded && !is_branch && !self.understood(inst, stmt) {
+                    self.opaque(inst, stmt);
+                }
+            }
+        }
+    }
+
+    fn opaque(&mut self, inst: Inst, stmt: &Instruction) {
+        let function = &self.lowered.function;
+        let guard = self.guard(inst, stmt);
+        let written = self.code(inst).occurrences.iter();
+        let mentioned: Vec<usize> = written
+            .flat_map(|o| usize::from(o.operand)..usize::from(o.operand) + usize::from(o.lanes))
+            .collect();
+        let operands = function.operands(inst);
+        // A guarded result is read by the model only; `+` operands by the instruction too,
+        // but then they are so on both sides.
+        let inputs: Vec<Pieces> = mentioned
+            .iter()
+            .filter(|&&i| Some(i) != guard && operands[i].role == warpalloc::function::Role::Use)
+            .map(|&i| self.get(operands[i].vreg))
+            .collect();
+        let effect = function.inst(inst).effect;
+        let time = match effect {
+            Effect::Pure => 0,
+            _ => self.events.len(),
+        };
+        let mark = hash(&(self.text(inst, stmt), inputs, time, self.seed));
+        if effect == Effect::Write {
+            self.events.push(mark);
+        }
+        let mut results = 0;
+        for &i in &mentioned {
+            if operands[i].role.writes() {
+                let vreg = operands[i].vreg;
+                let pieces = (0..self.width(vreg)).map(|p| hash(&(mark, results, p)));
+                let pieces = pieces.collect();
+                self.values.insert(vreg, pieces);
+                results += 1;
+            }
+        }
+    }
+
+    /// The instruction without registers and layout.
+    fn text(&self, inst: Inst, stmt: &Instruction) -> String {
+        let mut out = String::new();
+        let mut done = stmt.span.start;
+        let source = self.lowered.source;
+        let mut add = |from: u32, to: u32| {
+            let kept = |c: &char| !" \t\r\n{},".contains(*c);
+            out.extend(Span::new(from, to).text(source).chars().filter(kept));
+        };
+        for occurrence in &self.code(inst).occurrences {
+            add(done, occurrence.span.start);
+            done = occurrence.span.end;
+        }
+        add(done, stmt.span.end);
+        out
+    }
+
+    /// Executes what inserted code consists of; false for anything else.
+    fn understood(&mut self, inst: Inst, stmt: &Instruction) -> bool {
+        if let Some((base, offset)) = slot(stmt) {
+            return self.access(inst, stmt, base, offset);
+        }
+        let registers: Vec<usize> = {
+            let all = self.code(inst).occurrences.iter();
+            all.map(|o| usize::from(o.operand)).collect()
+        };
+        let constants: Vec<_> = stmt.operands.iter().map(Operand::as_int).collect();
+        match (stmt.mnemonic, stmt.modifiers.as_slice()) {
+            ("mov", _) => self.copy(inst, stmt),
+            ("xor", _) if stmt.guard.is_none() && registers.len() == 3 => {
+                let read = |i: usize| self.get(self.vreg(inst, registers[i]));
+                let pieces = read(1).iter().zip(read(2)).map(|(a, b)| a ^ b).collect();
+                self.values.insert(self.vreg(inst, registers[0]), pieces);
+                true
+            }
+            ("selp", ["b32"]) if constants[1] == Some(1) && constants[2] == Some(0) => {
+                let bit = self.get(self.vreg(inst, registers[1]))[0];
+                self.values
+                    .insert(self.vreg(inst, registers[0]), vec![bit, 0]);
+                true
+            }
+            ("setp", ["ne", "b32"]) if constants.get(2) == Some(&Some(0)) => {
+                let value = self.get(self.vreg(inst, registers[1]));
+                let bit = match value[1] {
+                    0 => value[0],
+                    _ => hash(&value),
+                };
+                self.values.insert(self.vreg(inst, registers[0]), vec![bit]);
+                true
+            }
+            ("cvt", ["u32", "u16"]) if self.width(self.vreg(inst, registers[0])) == 2 => {
+                let low = self.get(self.vreg(inst, registers[1]))[0];
+                self.values
+                    .insert(self.vreg(inst, registers[0]), vec![low, 0]);
+                true
+            }
+            ("cvt", ["u16", "u32"]) if self.width(self.vreg(inst, registers[0])) == 1 => {
+                let low = self.get(self.vreg(inst, registers[1]))[0];
+                self.values.insert(self.vreg(inst, registers[0]), vec![low]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn access(&mut self, inst: Inst, stmt: &Instruction, base: &'static str, at: u64) -> bool {
+        // The other register is the base.
+        let name = match stmt.mnemonic {
+            "ld" => stmt.operands[0].as_name(),
+            _ => stmt.operands[1].as_name(),
+        };
+        let span = name.expect("one register").span;
+        let all = &self.code(inst).occurrences;
+        let operand = all.iter().find(|o| o.span == span).expect("a register");
+        let vreg = self.vreg(inst, usize::from(operand.operand));
+        let places = (0..self.width(vreg) as u64).map(|i| (base, at + 2 * i));
+        if stmt.mnemonic == "ld" {
+            let pieces = places.map(|p| self.memory.get(&p).copied().unwrap_or(u64::MAX));
+            let pieces = pieces.collect();
+            self.values.insert(vreg, pieces);
+        } else {
+            let pieces = self.get(vreg);
+            self.memory.extend(places.zip(pieces));
+        }
+        true
+    }
+
+    fn copy(&mut self, inst: Inst, stmt: &Instruction) -> bool {
+        let (Some(to), Some(from)) = (
+            self.lanes(inst, &stmt.operands[0]),
+            self.lanes(inst, &stmt.operands[1]),
+        ) else {
+            return false;
+        };
+        let mut pieces = Pieces::new();
+        for lane in &from {
+            match lane {
+                Lane::Register(operand) => pieces.extend(self.get(self.vreg(inst, *operand))),
+                Lane::Hole => return false,
+            }
+        }
+        let share = pieces.len() / to.len();
+        for (lane, pieces) in to.iter().zip(pieces.chunks(share.max(1))) {
+            if let Lane::Register(operand) = lane {
+                self.values
+                    .insert(self.vreg(inst, *operand), pieces.to_vec());
+            }
+        }
+        true
+    }
+
+    fn lanes(&self, inst: Inst, operand: &Operand) -> Option<Vec<Lane>> {
+        let span = match operand {
+            Operand::Vector(lanes) => {
+                let mut all = Vec::new();
+                for lane in lanes {
+                    all.extend(self.lanes(inst, lane)?);
+                }
+                return Some(all);
+            }
+            Operand::Sink(_) => return Some(vec![Lane::Hole]),
+            Operand::Ident(name) => name.span,
+            Operand::Component(component) => component.span(),
+            _ => return None,
+        };
+        let found = self
+            .code(inst)
+            .occurrences
+            .iter()
+            .find(|o| o.span == span)?;
+        let first = usize::from(found.operand);
+        let lanes = first..first + usize::from(found.lanes);
+        Some(lanes.map(Lane::Register).collect())
+    }
+}
+
+/// The base and offset of an access to spill memory.
+fn slot(stmt: &Instruction) -> Option<(&'static str, u64)> {
+    let memory = stmt.operands.iter().find_map(|operand| match operand {
+        Operand::Memory(memory) => Some(memory),
+        _ => None,
+    })?;
+    let base = match memory.base.as_name()?.text {
+        "%FRAME" => "frame",
+        "%SLOTS" => "slots",
+        _ => return None,
+    };
+    Some((base, memory.offset.as_ref()?.as_int()?))
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    let bits = hasher.finish();
+    // Mixed once more, as the low bits decide on branches.
+    (bits ^ (bits >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (bits >> 32)
+}

@@ -1,0 +1,160 @@
+//! What comes out of allocation does what went in, as text.
+
+use super::replay::replay;
+use crate::ast::Module;
+use crate::lower::{Lowered, ModuleNames, Stop, lower};
+use crate::module::{FunctionReport, ModuleOptions, Outcome, SpillSpace, allocate_module};
+use warpalloc::target::Target;
+use warpalloc::{Options, Strategy};
+
+/// Our own kernels.
+pub(crate) const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/ptx");
+
+/// The text and path of every PTX file below a folder.
+pub(crate) fn files_below(folder: &str) -> Vec<(String, String)> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{folder}: {error}"))
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            files.extend(files_below(&path.to_string_lossy()));
+        } else if path.extension().is_some_and(|e| e == "ptx") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            files.push((path.to_string_lossy().into_owned(), text));
+        }
+    }
+    files
+}
+
+/// The functions of a module, lowered; `None` where one is passed through.
+fn lowered<'m, 'a>(
+    module: &'m Module<'a>,
+    names: &'m ModuleNames<'a>,
+    target: &'m Target,
+) -> Vec<Option<Lowered<'m, 'a>>> {
+    let mut all = Vec::new();
+    for function in module.functions() {
+        if let Some(body) = &function.body {
+            all.push(match lower(module.source, names, function, body, target) {
+                Ok(lowered) => Some(lowered),
+                Err(Stop::Pass(_)) => None,
+                Err(Stop::Error(error)) => panic!("{}", error.render("output", module.source)),
+            });
+        }
+    }
+    all
+}
+
+/// Allocates a text and compares runs of every function before and after.
+fn same_runs(path: &str, before: &str, options: &ModuleOptions) -> usize {
+    let result = allocate_module(before, options, None).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let is_allocated = |f: &FunctionReport| matches!(f.outcome, Outcome::Allocated(_));
+    let allocated: Vec<bool> = result.functions.iter().map(is_allocated).collect();
+    let difference = first_difference(before, &result.text, &allocated);
+    assert_eq!(difference, None, "{path}: {options:?}");
+    allocated.into_iter().filter(|&is| is).count()
+}
+
+/// The name of the first function that runs differently in the two texts.
+fn first_difference(before: &str, after: &str, allocated: &[bool]) -> Option<String> {
+    let (old, new) = (crate::parse(before).unwrap(), crate::parse(after).unwrap());
+    let (old_names, new_names) = (ModuleNames::of(&old), ModuleNames::of(&new));
+    let target = Target::hardware(90).unwrap();
+    let old = lowered(&old, &old_names, &target);
+    let new = lowered(&new, &new_names, &target);
+    let functions = old.iter().zip(&new).zip(allocated);
+    for ((old, new), _) in functions.filter(|(_, allocated)| **allocated) {
+        let (Some(old), Some(new)) = (old, new) else {
+            return Some("an allocated function is not understood".to_owned());
+        };
+        for seed in 0..3 {
+            let (expected, found) = (replay(old, 600, seed), replay(new, 600, seed));
+            let shared = expected.events.len().min(found.events.len());
+            let cut_short = expected.finished && found.finished || shared == 0;
+            if expected.events[..shared] != found.events[..shared]
+                || cut_short && expected.events.len() != found.events.len()
+            {
+                return Some(old.function.name().to_owned());
+            }
+        }
+    }
+    None
+}
+
+fn with(strategy: Strategy, maxnreg: Option<u32>) -> ModuleOptions {
+    ModuleOptions {
+        options: Options {
+            strategy,
+            ..Options::default()
+        },
+        maxnreg,
+        ..ModuleOptions::default()
+    }
+}
+
+/// Straight-line monsters that add minutes, not cases.
+fn is_huge(path: &str) -> bool {
+    ["fft16", "sha256"].iter().any(|name| path.contains(name))
+}
+
+#[test]
+fn the_corpus_runs_the_same_after_allocation() {
+    let mut compared = 0;
+    for (path, text) in files_below(CORPUS) {
+        for strategy in Strategy::ALL {
+            for cap in [None, Some(32)] {
+                if !is_huge(&path) || cap.is_some() && strategy != Strategy::Naive {
+                    compared += same_runs(&path, &text, &with(strategy, cap));
+                }
+            }
+        }
+    }
+    assert!(compared > 300, "{compared}");
+}
+
+#[test]
+fn other_machines_and_memories_run_the_same() {
+    for (path, text) in files_below(CORPUS) {
+        if is_huge(&path) {
+            continue;
+        }
+        for strategy in Strategy::ALL {
+            let mut options = with(strategy, Some(40));
+            options.spill_space = SpillSpace::Auto;
+            same_runs(&path, &text, &options);
+            options.preset = Some("hardware-packed".to_owned());
+            same_runs(&path, &text, &options);
+        }
+    }
+}
+
+/// The judge must notice what could go wrong, or its silence means nothing.
+#[test]
+fn damage_is_noticed() {
+    let files = files_below(CORPUS);
+    let (_, before) = files
+        .iter()
+        .find(|(path, _)| path.contains("saxpy"))
+        .unwrap();
+    let result = allocate_module(before, &with(Strategy::Naive, Some(24)), None).unwrap();
+    assert_eq!(first_difference(before, &result.text, &[true]), None);
+    let (mut tried, mut noticed) = (0, 0);
+    let lines: Vec<&str> = result.text.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        if !line.contains("relaxed") {
+            continue;
+        }
+        let mut damaged = lines.clone();
+        damaged.remove(at);
+        tried += 1;
+        noticed += usize::from(first_difference(before, &damaged.join("\n"), &[true]).is_some());
+    }
+    // A reload behind the store of the same register is not missed.
+    assert!(
+        tried > 100 && noticed * 10 > tried * 6,
+        "{noticed} of {tried}"
+    );
+}

@@ -1,0 +1,282 @@
+use super::*;
+use crate::parse;
+use warpalloc::function::Role;
+
+/// Hands the only function of a module with this body to `look`.
+fn with_body<T>(body: &str, look: impl FnOnce(Result<Lowered, Stop>) -> T) -> T {
+    let head = ".version 9.0\n.target sm_90a\n.address_size 64\n.global .b32 table[4];\n";
+    with_module(
+        &format!("{head}.entry k(.param .u64 p) {{\n{body}\n}}\n"),
+        look,
+    )
+}
+
+fn with_module<T>(source: &str, look: impl FnOnce(Result<Lowered, Stop>) -> T) -> T {
+    let module = parse(source).unwrap_or_else(|e| panic!("{}", e.render("test", source)));
+    let names = ModuleNames::of(&module);
+    let target = Target::hardware(90).unwrap();
+    let function = module.functions().last().unwrap();
+    let body = function.body.as_ref().unwrap();
+    let lowered = lower(source, &names, function, body, &target);
+    if let Ok(lowered) = &lowered {
+        lowered.function.validate(&target).unwrap();
+    }
+    look(lowered)
+}
+
+fn lowers<T>(body: &str, look: impl FnOnce(Lowered) -> T) -> T {
+    with_body(body, |lowered| match lowered {
+        Ok(lowered) => look(lowered),
+        Err(stop) => panic!("{stop:?}"),
+    })
+}
+
+fn error(body: &str) -> String {
+    with_body(body, |lowered| match lowered {
+        Err(Stop::Error(error)) => error.message.into_owned(),
+        Err(Stop::Pass(passed)) => panic!("passed: {}", passed.reason),
+        Ok(_) => panic!("lowered"),
+    })
+}
+
+fn passed(body: &str) -> String {
+    with_body(body, |lowered| match lowered {
+        Err(Stop::Pass(passed)) => passed.reason,
+        Err(Stop::Error(error)) => panic!("error: {}", error.message),
+        Ok(_) => panic!("lowered"),
+    })
+}
+
+/// The instruction whose opcode starts with `opcode`.
+fn find(lowered: &Lowered, opcode: &str) -> Inst {
+    let function = &lowered.function;
+    let name = |i: Inst| function.opcode_name(function.inst(i).opcode);
+    let found = function.insts().find(|&i| name(i).starts_with(opcode));
+    found.unwrap_or_else(|| panic!("no {opcode}"))
+}
+
+fn roles(lowered: &Lowered, opcode: &str) -> Vec<Role> {
+    let operands = lowered.function.operands(find(lowered, opcode));
+    operands.iter().map(|o| o.role).collect()
+}
+
+#[test]
+fn a_guarded_definition_reads_what_it_may_leave() {
+    lowers(
+        ".reg .pred p; .reg .b32 a, b;\nmov.u32 a, %tid.x; mov.u32 b, 1;\n\
+         setp.eq.u32 p, a, 0;\n@p add.u32 b, a, 7;\nst.global.u32 [table], b; ret;",
+        |l| assert_eq!(roles(&l, "add"), [Role::UseDef, Role::Use, Role::Use]),
+    );
+}
+
+#[test]
+fn what_nobody_wrote_is_undefined_right_before_its_use() {
+    lowers(
+        ".reg .pred p; .reg .b32 a, b;\nmov.u32 a, %tid.x;\nsetp.eq.u32 p, a, 0;\n\
+         @p mov.u32 b, 1;\n@!p mov.u32 b, 2;\nst.global.u32 [table], b; ret;",
+        |l| {
+            let undef = find(&l, "undef");
+            let next = Inst::from_u32(undef.as_u32() + 1);
+            assert_eq!(l.function.operands(next)[0].role, Role::UseDef);
+            assert_eq!(l.function.inst(undef).kind, Kind::Undef);
+        },
+    );
+}
+
+#[test]
+fn a_value_defined_on_one_path_is_undefined_at_the_end_of_the_other() {
+    lowers(
+        ".reg .pred p; .reg .b32 a, b;\nmov.u32 a, %tid.x;\nsetp.eq.u32 p, a, 0;\n\
+         @p bra skip;\nmov.u32 b, 1;\nskip: st.global.u32 [table], b; ret;",
+        |l| {
+            let undef = find(&l, "undef");
+            assert_eq!(l.function.block_of(undef), l.function.entry());
+            assert_eq!(
+                l.function.terminator(l.function.entry()).as_u32(),
+                undef.as_u32() + 1
+            );
+        },
+    );
+}
+
+#[test]
+fn names_mean_what_the_innermost_scope_says() {
+    lowers(
+        ".reg .b32 a; mov.u32 a, 1;\n{ .reg .b64 a; mov.u64 a, 2; st.global.u64 [table], a; }\n\
+         st.global.u32 [table], a; ret;",
+        |l| {
+            let class = |opcode| {
+                let operand = l.function.operands(find(&l, opcode))[0];
+                l.function.vreg(operand.vreg).class
+            };
+            assert_eq!(class("st.global.u64"), warpalloc::target::Class::R64);
+            assert_eq!(class("st.global.u32"), warpalloc::target::Class::R32);
+        },
+    );
+}
+
+#[test]
+fn a_billion_declared_registers_cost_nothing() {
+    lowers(
+        ".reg .b32 %r<4000000000>; mov.u32 %r3999999999, 1; st.global.u32 [table], %r3999999999; ret;",
+        |l| assert_eq!(l.function.vreg_count(), 1),
+    );
+}
+
+#[test]
+fn copies_packs_and_groups() {
+    lowers(
+        ".reg .b32 a<4>, c; .reg .b64 d, e;\n\
+         ld.global.v4.u32 {a0, a1, a2, a3}, [table];\nmov.b64 d, {a0, a1};\nmov.b64 {a2, a3}, d;\n\
+         mov.b64 e, d;\nmov.b64 {_, c}, e;\nst.global.v2.u32 [table], {a2, a2};\n\
+         st.global.v2.u32 [table], {a3, c}; ret;",
+        |l| {
+            let kinds: Vec<Kind> = l
+                .function
+                .insts()
+                .filter(|&i| l.function.opcode_name(l.function.inst(i).opcode) == "mov.b64")
+                .map(|i| l.function.inst(i).kind)
+                .collect();
+            assert_eq!(kinds, [Kind::Copy, Kind::Copy, Kind::Copy, Kind::Plain]);
+            let load = l.function.groups(find(&l, "ld.global.v4"));
+            assert_eq!((load[0].first, load[0].len, load[0].align), (0, 4, 4));
+            let same = l.function.groups(find(&l, "st.global.v2"));
+            assert!(same.is_empty(), "one register cannot be in two places");
+        },
+    );
+}
+
+#[test]
+fn parameters_and_special_registers_can_be_computed_again() {
+    lowers(
+        ".reg .b32 a, c; .reg .b64 d; mov.u32 a, %tid.x; mov.u32 c, %clock;\n\
+         ld.param.u64 d, [p]; st.global.u32 [d], a; st.global.u32 [d], c; ret;",
+        |l| {
+            let inst = |opcode| l.function.inst(find(&l, opcode));
+            assert!(inst("mov.u32").remat.is_some());
+            assert!(inst("ld.param").remat.is_some());
+            assert_eq!(inst("ld.param").effect, Effect::Pure);
+            let clock = Inst::from_u32(find(&l, "mov.u32").as_u32() + 1);
+            assert_eq!(l.function.inst(clock).effect, Effect::Write);
+        },
+    );
+}
+
+#[test]
+fn a_symbol_of_inner_braces_is_not_read_outside() {
+    lowers(
+        ".reg .b64 d; { .shared .b32 s; mov.u64 d, s; } st.global.u64 [table], d; ret;",
+        |l| assert!(l.function.inst(find(&l, "mov.u64")).remat.is_none()),
+    );
+}
+
+#[test]
+fn indirect_branches_lead_to_every_target() {
+    lowers(
+        ".reg .b32 i; mov.u32 i, %tid.x;\nlist: .branchtargets a, b, a;\nbrx.idx i, list;\n\
+         a: st.global.u32 [table], i; ret;\nb: exit;",
+        |l| {
+            let succs = l.function.succs(l.function.entry());
+            assert_eq!(succs.len(), 3);
+            assert_eq!(succs[0].block, succs[2].block);
+        },
+    );
+}
+
+#[test]
+fn labels_are_local_to_their_braces() {
+    let twice = "{ .reg .pred q; setp.eq.u32 q, a, 0; again: @q bra again; }";
+    lowers(
+        &format!(".reg .b32 a; mov.u32 a, %tid.x;\n{twice}\n{twice}\nret;"),
+        |l| {
+            let loops = l.function.blocks();
+            let own = |b: &_| l.function.succs(*b).iter().any(|e| e.block == *b);
+            assert_eq!(loops.filter(own).count(), 2);
+        },
+    );
+}
+
+#[test]
+fn guarded_exits_can_be_passed() {
+    lowers(
+        ".reg .pred p; .reg .b32 a; mov.u32 a, %tid.x; setp.eq.u32 p, a, 0;\n\
+         @p ret; @p exit; @p trap; st.global.u32 [table], a;",
+        |l| {
+            assert_eq!(l.function.block_count(), 1);
+            assert_eq!(l.function.inst(find(&l, "exit")).effect, Effect::Write);
+            let last = l.function.terminator(l.function.entry());
+            assert_eq!(l.function.inst(last).kind, Kind::Return, "the end returns");
+        },
+    );
+}
+
+#[test]
+fn signature_registers_are_copied_in_and_out() {
+    let source = ".version 9.0\n.target sm_90\n.address_size 64\n\
+        .func (.reg .b32 r) f(.reg .b32 x, .reg .b64 y) { .reg .pred p;\n\
+        setp.eq.u32 p, x, 0; cvt.u32.u64 r, y; @p ret; add.u32 r, r, x; ret; }";
+    with_module(source, |lowered| {
+        let lowered = lowered.unwrap_or_else(|stop| panic!("{stop:?}"));
+        let count = |name: &str| {
+            let opcode = |i: &Inst| {
+                lowered
+                    .function
+                    .opcode_name(lowered.function.inst(*i).opcode)
+            };
+            lowered
+                .function
+                .insts()
+                .filter(|i| opcode(i) == name)
+                .count()
+        };
+        assert_eq!((count("receive"), count("deliver")), (2, 2));
+    });
+}
+
+#[test]
+fn registers_in_flight_are_pinned_until_they_are_waited_for() {
+    lowers(
+        ".reg .b32 t, a<2>; mov.u32 t, 0;\n\
+         tcgen05.ld.sync.aligned.32x32b.x2.b32 {a0, a1}, [t];\nmov.u32 t, 1;\n\
+         tcgen05.wait::ld.sync.aligned;\nst.global.u32 [table], t; ret;",
+        |l| {
+            let wait = l.function.operands(find(&l, "tcgen05.wait"));
+            assert_eq!(wait.len(), 2);
+            assert!(wait.iter().all(|o| l.function.vreg(o.vreg).pinned));
+            assert!(l.function.groups(find(&l, "tcgen05.ld")).is_empty());
+        },
+    );
+}
+
+#[test]
+fn wrong_text_is_an_error() {
+    assert_eq!(
+        error("mov.u32 %r1, 0; ret;"),
+        "register `%r1` is not declared"
+    );
+    assert_eq!(
+        error(".reg .b32 %r<2>; mov.u32 %r2, 0; ret;"),
+        "register `%r2` is not declared"
+    );
+    assert_eq!(
+        error(".reg .b64 a; mov.u32 a, 0; ret;"),
+        "this register has 64 bits, the instruction wants 32 bits"
+    );
+    assert_eq!(error("bra nowhere;"), "name `nowhere` is not declared");
+    assert_eq!(
+        error(".reg .b32 a; @a ret;"),
+        "`a` is no predicate, so it guards nothing"
+    );
+    assert_eq!(error("a: ret; a: ret;"), "label `a` is declared twice");
+    assert_eq!(
+        error(".reg .texref a; ret;"),
+        "`.texref` is no type for a register"
+    );
+}
+
+#[test]
+fn what_is_not_understood_is_passed_through() {
+    assert!(passed(".reg .b32 a; frobnicate.u32 a, a; ret;").contains("frobnicate.u32"));
+    assert!(passed("setmaxnreg.inc.sync.aligned.u32 64; ret;").contains("setmaxnreg"));
+    assert!(passed(".reg .b32 a; ld.global.v2.u32 {a, a}, [table]; ret;").contains("twice"));
+}

@@ -1,0 +1,125 @@
+//! The real assembler's word on what comes out.
+//!
+//! ptxas is taken from `WARPALLOC_PTXAS` or the path. Without it these tests say that they
+//! were skipped, unless `WARPALLOC_REQUIRE_PTXAS` is 1: then they fail.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use warpalloc::{Options, Strategy};
+use warpalloc_ptx::module::{ModuleOptions, Outcome, SpillSpace, allocate_module};
+
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/ptx");
+
+/// The assembler, or `None` with a word about it.
+fn ptxas() -> Option<PathBuf> {
+    let named = std::env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
+    let on_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            .map(|folder| folder.join("ptxas"))
+            .find(|candidate| candidate.is_file())
+    };
+    let found = named.or_else(on_path);
+    if found.is_none() {
+        let required = std::env::var("WARPALLOC_REQUIRE_PTXAS").is_ok_and(|value| value == "1");
+        assert!(!required, "ptxas is required: set WARPALLOC_PTXAS");
+        eprintln!("skipped: no ptxas; set WARPALLOC_PTXAS");
+    }
+    found
+}
+
+fn corpus() -> Vec<PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(CORPUS)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// Functions of many thousand instructions without a branch, which take ptxas long.
+fn is_huge(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    name.contains("fft16") || name.contains("sha256")
+}
+
+fn assemble(ptxas: &Path, name: &str, text: &str) {
+    let target = text.lines().find_map(|line| line.strip_prefix(".target "));
+    let arch = target
+        .unwrap_or("sm_90")
+        .split(',')
+        .next()
+        .unwrap_or("sm_90")
+        .trim();
+    let folder = std::env::temp_dir().join(format!("warpalloc-ptxas-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let input = folder.join(format!("{name}.ptx"));
+    std::fs::write(&input, text).unwrap();
+    let run = Command::new(ptxas)
+        .args(["-arch", arch, "-o"])
+        .arg(folder.join(format!("{name}.cubin")))
+        .arg(&input)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{name}: {said}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn accepted(tag: &str, options: &ModuleOptions, wanted: impl Fn(&Path) -> bool) {
+    let Some(ptxas) = ptxas() else { return };
+    let mut allocated = 0;
+    for path in corpus().iter().filter(|path| wanted(path)) {
+        let source = std::fs::read_to_string(path).unwrap();
+        let result = allocate_module(&source, options, None).unwrap();
+        let is_allocated = |o: &Outcome| matches!(o, Outcome::Allocated(_));
+        allocated += result
+            .functions
+            .iter()
+            .filter(|f| is_allocated(&f.outcome))
+            .count();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        assemble(&ptxas, &format!("{stem}-{tag}"), &result.text);
+    }
+    assert!(allocated > 0);
+}
+
+fn options(strategy: Strategy, maxnreg: Option<u32>) -> ModuleOptions {
+    ModuleOptions {
+        options: Options {
+            strategy,
+            ..Options::default()
+        },
+        maxnreg,
+        ..ModuleOptions::default()
+    }
+}
+
+#[test]
+fn ptxas_accepts_naive_allocations_or_is_skipped() {
+    accepted("naive", &options(Strategy::Naive, None), |path| {
+        !is_huge(path)
+    });
+}
+
+#[test]
+fn ptxas_accepts_the_default_allocator_without_a_cap_or_is_skipped() {
+    accepted("free", &ModuleOptions::default(), |_| true);
+}
+
+#[test]
+fn ptxas_accepts_every_allocator_at_a_cap_or_is_skipped() {
+    for strategy in Strategy::ALL {
+        let tag = format!("{}-32", strategy.name());
+        accepted(&tag, &options(strategy, Some(32)), |path| !is_huge(path));
+    }
+}
+
+#[test]
+fn ptxas_accepts_spills_to_shared_memory_or_is_skipped() {
+    let options = ModuleOptions {
+        spill_space: SpillSpace::Auto,
+        ..options(Strategy::Naive, Some(24))
+    };
+    accepted("shared", &options, |path| !is_huge(path));
+}

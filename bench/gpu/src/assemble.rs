@@ -1,0 +1,397 @@
+//! From sources to images: runs the allocator and ptxas for every build of a run, on all cores.
+//!
+//! A build that cannot be made (the allocator refuses, ptxas complains) is a result like any
+//! other: it carries the reason, and the table shows it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::corpus::{Source, with_cap};
+
+/// The most time one run of the allocator or of ptxas may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Who allocates registers, and where spilled values go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// ptxas alone, from the original PTX.
+    Ptxas,
+    /// `warpalloc alloc` first.
+    Warpalloc {
+        /// `--regalloc`; `default` leaves the choice to the command.
+        strategy: String,
+        /// `--spill-space`.
+        space: String,
+    },
+}
+
+/// One image to make: a file of the corpus, allocated under a cap.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// Which source, by position.
+    pub source: usize,
+    /// `.maxnreg` for every entry.
+    pub cap: Option<u32>,
+    /// Who allocates.
+    pub allocator: Allocator,
+}
+
+impl Build {
+    fn stem(&self, sources: &[Source]) -> String {
+        let cap = self.cap.map_or("none".to_owned(), |cap| cap.to_string());
+        let maker = match &self.allocator {
+            Allocator::Ptxas => "original".to_owned(),
+            Allocator::Warpalloc { strategy, space } => format!("{strategy}.{space}"),
+        };
+        format!("{}.{cap}.{maker}", sources[self.source].name)
+    }
+}
+
+/// What the driver loads: a cubin, or PTX for the driver to compile.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What ptxas says of each entry; empty where the driver compiles.
+    pub resources: BTreeMap<String, Resources>,
+}
+
+/// What `ptxas -v` says of one entry, in bytes but for the registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Resources {
+    pub registers: u32,
+    pub stack: u32,
+    pub spill_stores: u32,
+    pub spill_loads: u32,
+    pub shared: u32,
+}
+
+/// The programs a run uses and where it leaves its files.
+#[derive(Clone, Debug)]
+pub struct Workshop {
+    /// The `warpalloc` command.
+    pub warpalloc: Option<PathBuf>,
+    /// ptxas; without it the driver compiles PTX.
+    pub ptxas: Option<PathBuf>,
+    /// The architecture to assemble for: `sm_90`.
+    pub arch: String,
+    /// Where PTX and cubins are left.
+    pub folder: PathBuf,
+    /// How many programs run at a time.
+    pub jobs: usize,
+}
+
+impl Workshop {
+    /// Makes every build; the results stand in the order of the builds.
+    pub fn make(&self, sources: &[Source], builds: &[Build]) -> Vec<Result<Image, String>> {
+        let texts = in_parallel(self.jobs, builds, |build| self.text(sources, build));
+        // Uncapped and lightly capped builds are often the same text: assemble it once.
+        let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, text) in texts.iter().enumerate() {
+            if let Ok(text) = text {
+                first_of.entry(text).or_insert(index);
+            }
+        }
+        let distinct: Vec<usize> = first_of.values().copied().collect();
+        let made = in_parallel(self.jobs, &distinct, |&index| {
+            let text = texts[index].as_deref().unwrap_or_default();
+            self.image(text, &builds[index].stem(sources))
+        });
+        let images: BTreeMap<usize, Result<Image, String>> =
+            distinct.into_iter().zip(made).collect();
+        texts
+            .iter()
+            .map(|text| {
+                let text = text.as_ref().map_err(Clone::clone)?;
+                images[&first_of[text.as_str()]].clone()
+            })
+            .collect()
+    }
+
+    fn text(&self, sources: &[Source], build: &Build) -> Result<String, String> {
+        let source = &sources[build.source];
+        let text = match &build.allocator {
+            Allocator::Ptxas => source.capped(build.cap),
+            Allocator::Warpalloc { strategy, space } => {
+                self.allocated(source, build.cap, strategy, space, &build.stem(sources))
+            }
+        };
+        text.map_err(|error| format!("{error:#}"))
+    }
+
+    fn allocated(
+        &self,
+        source: &Source,
+        cap: Option<u32>,
+        strategy: &str,
+        space: &str,
+        stem: &str,
+    ) -> Result<String> {
+        let warpalloc = self
+            .warpalloc
+            .as_ref()
+            .context("no warpalloc command was given")?;
+        let input = self.folder.join(format!("{stem}.in.ptx"));
+        let output = self.folder.join(format!("{stem}.out.ptx"));
+        let text = if space == "shared" {
+            source.bounded()?
+        } else {
+            source.text.clone()
+        };
+        std::fs::write(&input, text)?;
+        let mut command = Command::new(warpalloc);
+        command
+            .arg("alloc")
+            .arg(&input)
+            .arg("-o")
+            .arg(&output)
+            .args(["--spill-space", space]);
+        if let Some(cap) = cap {
+            command.args(["--maxnreg", &cap.to_string()]);
+        }
+        if strategy != "default" {
+            command.args(["--regalloc", strategy]);
+        }
+        finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
+        with_cap(&std::fs::read_to_string(&output)?, cap, stem)
+    }
+
+    fn image(&self, text: &str, stem: &str) -> Result<Image, String> {
+        self.assemble(text, stem)
+            .map_err(|error| format!("{error:#}"))
+    }
+
+    fn assemble(&self, text: &str, stem: &str) -> Result<Image> {
+        let ptx = self.folder.join(format!("{stem}.ptx"));
+        std::fs::write(&ptx, text)?;
+        let Some(ptxas) = &self.ptxas else {
+            return Ok(Image {
+                path: ptx,
+                resources: BTreeMap::new(),
+            });
+        };
+        let cubin = ptx.with_extension("cubin");
+        let mut command = Command::new(ptxas);
+        command
+            .args(["-v", "-arch", &self.arch, "-o"])
+            .arg(&cubin)
+            .arg(&ptx);
+        let report = finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        Ok(Image {
+            path: cubin,
+            resources: read_report(&report),
+        })
+    }
+}
+
+/// Runs a program to its end and gives back what it said; its last line where it fails.
+fn finish(mut command: Command, log: &Path) -> Result<String> {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default()
+        .to_owned();
+    let program = program.to_string_lossy();
+    let output = File::create(log)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            bail!("{program} took longer than {} seconds", PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let mut said = Vec::new();
+    File::open(log)?.read_to_end(&mut said)?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if !status.success() {
+        bail!("{program}: {}", complaint(&said));
+    }
+    Ok(said)
+}
+
+/// The line that says what went wrong, or the last one.
+fn complaint(said: &str) -> &str {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines()
+        .find(|line| line.contains("error"))
+        .or_else(|| lines().next_back())
+        .unwrap_or("no message")
+}
+
+/// Reads what `ptxas -v` says: a line that names the entry, one with its frame, one with its
+/// registers.
+fn read_report(report: &str) -> BTreeMap<String, Resources> {
+    let mut all: BTreeMap<String, Resources> = BTreeMap::new();
+    let mut current = None;
+    for line in report.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            current = rest.split('\'').next().map(str::to_owned);
+        } else if line.contains("Function properties for ") {
+            // The frame that follows is that of the entry only where the names agree.
+            let name = line.rsplit(' ').next().unwrap_or_default();
+            current = current.filter(|entry| entry == name);
+        } else if let Some(entry) = &current {
+            let resources = all.entry(entry.clone()).or_default();
+            let mut read = |what: &str, field: fn(&mut Resources) -> &mut u32| {
+                if let Some(number) = number_before(line, what) {
+                    *field(resources) = number;
+                }
+            };
+            read("bytes stack frame", |found| &mut found.stack);
+            read("bytes spill stores", |found| &mut found.spill_stores);
+            read("bytes spill loads", |found| &mut found.spill_loads);
+            read("registers", |found| &mut found.registers);
+            read("bytes smem", |found| &mut found.shared);
+        }
+    }
+    all
+}
+
+fn number_before(line: &str, what: &str) -> Option<u32> {
+    line[..line.find(what)?]
+        .trim_end()
+        .rsplit([' ', ','])
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Applies `work` to every item with `jobs` threads; results in the order of the items.
+fn in_parallel<T: Sync, R: Send>(
+    jobs: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            scope.spawn(|| {
+                while let Some((index, item)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    items.get(index).map(|item| (index, item))
+                } {
+                    let result = work(item);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((index, result));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_ptxas_reports() {
+        let report = "\
+ptxas info    : 0 bytes gmem, 256 bytes cmem[3]
+ptxas info    : Compiling entry function 'first' for 'sm_90'
+ptxas info    : Function properties for first
+    16 bytes stack frame, 12 bytes spill stores, 20 bytes spill loads
+ptxas info    : Used 24 registers, used 1 barriers, 16 bytes cumulative stack size, 4096 bytes smem
+ptxas info    : Compile time = 5.1 ms
+ptxas info    : Compiling entry function 'second' for 'sm_90'
+ptxas info    : Function properties for second
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers
+ptxas info    : Function properties for helper
+    8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+";
+        let read = read_report(report);
+        let first = Resources {
+            registers: 24,
+            stack: 16,
+            spill_stores: 12,
+            spill_loads: 20,
+            shared: 4096,
+        };
+        assert_eq!(read["first"], first);
+        assert_eq!(
+            read["second"],
+            Resources {
+                registers: 255,
+                ..Resources::default()
+            }
+        );
+        assert_eq!(read.len(), 2);
+    }
+
+    #[test]
+    fn parallel_results_keep_their_order() {
+        let items: Vec<usize> = (0..100).collect();
+        let doubled = in_parallel(4, &items, |item| item * 2);
+        assert_eq!(doubled, (0..200).step_by(2).collect::<Vec<_>>());
+        assert!(in_parallel(4, &[] as &[usize], |item| *item).is_empty());
+    }
+
+    #[test]
+    fn the_complaint_is_the_line_with_the_error() {
+        assert_eq!(
+            complaint("note\nk.ptx, line 3; error : Unknown\ndone\n"),
+            "k.ptx, line 3; error : Unknown"
+        );
+        assert_eq!(complaint("one\ntwo\n\n"), "two");
+        assert_eq!(complaint(""), "no message");
+    }
+
+    #[test]
+    fn a_build_that_fails_carries_the_reason() {
+        let folder = std::env::temp_dir();
+        let workshop = Workshop {
+            warpalloc: None,
+            ptxas: None,
+            arch: "sm_90".into(),
+            folder,
+            jobs: 2,
+        };
+        let source = Source {
+            name: "k".into(),
+            text: String::new(),
+            requires_sm: 90,
+            kernels: Vec::new(),
+        };
+        let allocator = Allocator::Warpalloc {
+            strategy: "x".into(),
+            space: "local".into(),
+        };
+        let build = Build {
+            source: 0,
+            cap: Some(32),
+            allocator,
+        };
+        let made = workshop.make(&[source], &[build]);
+        assert_eq!(
+            made[0].as_ref().unwrap_err(),
+            "no warpalloc command was given"
+        );
+    }
+}

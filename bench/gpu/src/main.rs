@@ -1,0 +1,458 @@
+//! Runs the corpus on a GPU: original PTX against allocated PTX, every bit compared, both timed.
+//!
+//! For every kernel and cap there is the original without a cap, whose output is the right one; the
+//! original at the cap, where ptxas spills; and allocated PTX at the cap, per strategy and spill
+//! space. Everything is built first, on all cores ([`assemble`]); then each kernel runs in a process
+//! of its own ([`supervise`], [`worker`]), and the [`table`] is printed and written.
+
+mod assemble;
+mod compare;
+mod corpus;
+mod device;
+mod inputs;
+mod manifest;
+mod supervise;
+mod table;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use assemble::{Allocator, Build, Image, Workshop};
+use corpus::{Kernel, Source};
+use device::Device;
+use supervise::Findings;
+use table::{Measured, Row, Setup, Summary};
+use worker::{Group, Plan, Variant};
+
+/// Runs original and allocated kernels on a GPU, compares every bit and times both.
+#[derive(Parser)]
+#[command(
+    name = "warpalloc-gpu",
+    version,
+    args_conflicts_with_subcommands = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Role>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Runs one kernel; started by the program itself.
+    #[command(hide = true)]
+    Worker,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// The corpus: a folder with `ptx` and `manifests`.
+    #[arg(long, value_name = "DIR", default_value = "corpus")]
+    corpus: PathBuf,
+    /// The `warpalloc` command; without it only the originals run.
+    #[arg(long, value_name = "PATH")]
+    warpalloc: Option<PathBuf>,
+    /// ptxas; without it the driver compiles PTX itself and spills are not counted.
+    #[arg(long, value_name = "PATH")]
+    ptxas: Option<PathBuf>,
+    /// Only kernels whose `source/entry` contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Caps on registers.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "none,128,96,80,64,48,40,32,24"
+    )]
+    caps: Vec<Cap>,
+    /// Where allocated code spills to.
+    #[arg(long, value_delimiter = ',', default_value = "local,shared")]
+    spaces: Vec<String>,
+    /// Strategies of the allocator; `default` is the command's own choice.
+    #[arg(long, value_delimiter = ',', default_value = "default")]
+    strategies: Vec<String>,
+    /// Timed launches per variant.
+    #[arg(long, default_value_t = 51)]
+    reps: usize,
+    /// Where inputs come from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The architecture to assemble for [default: the GPU's; sm_90 in a dry run].
+    #[arg(long)]
+    arch: Option<String>,
+    /// Programs that run at a time while building [default: the cores].
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Where PTX and cubins are left [default: a folder among the temporary files].
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// Writes the table here too, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Does everything but launching; needs no GPU.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// `none` or a number of registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cap(Option<u32>);
+
+impl FromStr for Cap {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Cap(None)),
+            number => number.parse().map(|number| Cap(Some(number))),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Some(Role::Worker) => worker::main().map(|()| true),
+        None => run(&cli.run),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Builds, runs and reports; whether nothing was wrong.
+fn run(args: &RunArgs) -> Result<bool> {
+    let setup = setup(args)?;
+    let sm = sm_number(&setup.arch)?;
+    let mut sources = corpus::read(&args.corpus)?;
+    select(&mut sources, &args.filter, sm);
+    let workshop = workshop(args, &setup.arch)?;
+    let builds = builds(args, sources.len());
+    eprintln!(
+        "building {} images of {} files",
+        builds.len(),
+        sources.len()
+    );
+    let images = workshop.make(&sources, &builds);
+    let stock = Stock {
+        builds: &builds,
+        images: &images,
+    };
+    let mut rows = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        let named = |kernel: &&Kernel| is_named(source, kernel, &args.filter);
+        for kernel in source.kernels.iter().filter(named) {
+            eprintln!("{}/{}", source.name, kernel.name);
+            rows.extend(stock.judge(args, index, source, kernel)?);
+        }
+    }
+    report(args, &setup, &rows)
+}
+
+fn setup(args: &RunArgs) -> Result<Setup> {
+    let mut setup = Setup {
+        ptxas: args.ptxas.as_deref().map(version).transpose()?,
+        warpalloc: args.warpalloc.as_deref().map(version).transpose()?,
+        arch: args.arch.clone().unwrap_or("sm_90".to_owned()),
+        seed: args.seed,
+        reps: args.reps,
+        ..Setup::default()
+    };
+    if !args.dry_run {
+        let identity = Device::open()?.identity()?;
+        setup.arch = args.arch.clone().unwrap_or(format!("sm_{}", identity.sm));
+        setup.gpu = Some(identity.name);
+        setup.cuda = Some(identity.cuda);
+        setup.driver = driver_version();
+    }
+    Ok(setup)
+}
+
+/// The last line of what a program says of itself that is not empty.
+fn version(program: &Path) -> Result<String> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.next_back().unwrap_or("unknown").to_owned())
+}
+
+/// The number in `NVRM version: NVIDIA UNIX ... Kernel Module  580.159.04  ...`.
+fn driver_version() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let is_version =
+        |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
+    text.lines()
+        .next()?
+        .split_whitespace()
+        .find(is_version)
+        .map(str::to_owned)
+}
+
+fn sm_number(arch: &str) -> Result<u32> {
+    let digits = arch
+        .trim_start_matches("sm_")
+        .trim_end_matches(|c: char| !c.is_ascii_digit());
+    digits
+        .parse()
+        .with_context(|| format!("{arch} is no architecture"))
+}
+
+/// Keeps the files that the architecture runs and of which the filter names a kernel.
+fn select(sources: &mut Vec<Source>, filter: &str, sm: u32) {
+    sources.retain(|source| {
+        let runs = source.requires_sm <= sm;
+        if !runs {
+            eprintln!("{} needs sm_{}: left out", source.name, source.requires_sm);
+        }
+        runs && source
+            .kernels
+            .iter()
+            .any(|kernel| is_named(source, kernel, filter))
+    });
+}
+
+fn is_named(source: &Source, kernel: &Kernel, filter: &str) -> bool {
+    format!("{}/{}", source.name, kernel.name).contains(filter)
+}
+
+fn workshop(args: &RunArgs, arch: &str) -> Result<Workshop> {
+    let folder = args
+        .work
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join("warpalloc-gpu"));
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Workshop {
+        warpalloc: args.warpalloc.clone(),
+        ptxas: args.ptxas.clone(),
+        arch: arch.to_owned(),
+        folder,
+        jobs: args.jobs.unwrap_or(cores),
+    })
+}
+
+/// Everything to build: the reference without a cap first, then the caps.
+fn builds(args: &RunArgs, sources: usize) -> Vec<Build> {
+    let mut builds = Vec::new();
+    for source in 0..sources {
+        let mut add = |cap, allocator| {
+            builds.push(Build {
+                source,
+                cap,
+                allocator,
+            })
+        };
+        add(None, Allocator::Ptxas);
+        for &Cap(cap) in &args.caps {
+            if cap.is_some() {
+                add(cap, Allocator::Ptxas);
+            }
+            for allocator in ours(args) {
+                add(cap, allocator);
+            }
+        }
+    }
+    builds
+}
+
+/// Our allocators in the order of the table; none without the command.
+fn ours(args: &RunArgs) -> Vec<Allocator> {
+    if args.warpalloc.is_none() {
+        return Vec::new();
+    }
+    let pairs = args.strategies.iter().flat_map(|strategy| {
+        args.spaces
+            .iter()
+            .map(move |space| (strategy.clone(), space.clone()))
+    });
+    pairs
+        .map(|(strategy, space)| Allocator::Warpalloc { strategy, space })
+        .collect()
+}
+
+/// What was built.
+struct Stock<'a> {
+    builds: &'a [Build],
+    images: &'a [Result<Image, String>],
+}
+
+impl Stock<'_> {
+    fn find(&self, source: usize, cap: Option<u32>, allocator: &Allocator) -> Option<usize> {
+        self.builds.iter().position(|build| {
+            build.source == source && build.cap == cap && build.allocator == *allocator
+        })
+    }
+
+    /// Runs one kernel in all its builds and lays out its rows.
+    fn judge(
+        &self,
+        args: &RunArgs,
+        index: usize,
+        source: &Source,
+        kernel: &Kernel,
+    ) -> Result<Vec<Row>> {
+        let findings = match args.dry_run {
+            true => Findings::default(),
+            false => self.run(args, index, kernel)?,
+        };
+        if let Some(reason) = &findings.broken {
+            eprintln!("{}/{}: {reason}", source.name, kernel.name);
+        }
+        let mut rows = Vec::new();
+        for &Cap(cap) in &args.caps {
+            let measured = |allocator: &Allocator| {
+                let build = self.find(index, cap, allocator);
+                build
+                    .map(|build| self.measured(build, kernel, &findings))
+                    .unwrap_or_default()
+            };
+            let row = Row {
+                source: source.name.clone(),
+                kernel: kernel.name.clone(),
+                cap,
+                reference: findings.reference,
+                ptxas: measured(&Allocator::Ptxas),
+                ours: None,
+            };
+            let allocators = ours(args);
+            if allocators.is_empty() {
+                rows.push(row.clone());
+            }
+            for allocator in allocators {
+                let found = measured(&allocator);
+                if let Allocator::Warpalloc { strategy, space } = allocator {
+                    rows.push(Row {
+                        ours: Some((strategy, space, found)),
+                        ..row.clone()
+                    });
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn run(&self, args: &RunArgs, source: usize, kernel: &Kernel) -> Result<Findings> {
+        let reference = self
+            .find(source, None, &Allocator::Ptxas)
+            .context("no reference")?;
+        let image = match &self.images[reference] {
+            Ok(image) => image,
+            Err(reason) => return Ok(Findings::broken(reason)),
+        };
+        let group = |(id, cap): (usize, &Cap)| {
+            let mut allocators = vec![Allocator::Ptxas];
+            allocators.extend(ours(args));
+            let builds = allocators
+                .iter()
+                .filter_map(|maker| self.find(source, cap.0, maker));
+            let variant = |build: usize| {
+                let image = self.images[build].as_ref().ok()?;
+                Some(Variant {
+                    id: build,
+                    image: image.path.clone(),
+                })
+            };
+            Group {
+                id,
+                variants: builds.filter_map(variant).collect(),
+            }
+        };
+        supervise::carry_out(&Plan {
+            kernel: kernel.name.clone(),
+            launch: kernel.launch.clone(),
+            seed: args.seed,
+            reps: args.reps,
+            reference: image.path.clone(),
+            groups: args.caps.iter().enumerate().map(group).collect(),
+        })
+    }
+
+    fn measured(&self, build: usize, kernel: &Kernel, findings: &Findings) -> Measured {
+        let image = self.images[build].as_ref();
+        let broken = findings.broken.clone().map(worker::Outcome::Failed);
+        Measured {
+            resources: image
+                .ok()
+                .and_then(|image| image.resources.get(&kernel.name).copied()),
+            outcome: findings.outcomes.get(&build).cloned().or(broken),
+            time: findings.times.get(&build).copied(),
+            refusal: image.err().cloned(),
+        }
+    }
+}
+
+fn report(args: &RunArgs, setup: &Setup, rows: &[Row]) -> Result<bool> {
+    print!("{}", table::as_text(rows));
+    let summary = Summary::of(rows);
+    println!("{}", serde_json::to_string(setup)?);
+    println!("{}", serde_json::to_string(&summary)?);
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&table::as_json(setup, rows))?;
+        std::fs::write(path, json + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let wrong = |row: &Row| {
+        let ours = row.ours.as_ref();
+        row.ptxas.is_wrong() || ours.is_some_and(|(_, _, measured)| measured.is_wrong())
+    };
+    Ok(!rows.iter().any(wrong))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        let cli = Cli::parse_from(["warpalloc-gpu", "--caps", "none,64", "--spaces", "local"]);
+        assert_eq!(cli.run.caps, [Cap(None), Cap(Some(64))]);
+        assert!(Cli::try_parse_from(["warpalloc-gpu", "--caps", "few"]).is_err());
+    }
+
+    #[test]
+    fn every_cap_is_built_by_ptxas_and_by_every_strategy_in_every_space() {
+        let line = [
+            "warpalloc-gpu",
+            "--warpalloc",
+            "w",
+            "--caps",
+            "none,64",
+            "--strategies",
+            "a,b",
+        ];
+        let args = Cli::parse_from(line).run;
+        let builds = builds(&args, 1);
+        let originals = builds
+            .iter()
+            .filter(|build| build.allocator == Allocator::Ptxas)
+            .count();
+        assert_eq!((originals, builds.len()), (2, 2 + 2 * 2 * 2));
+        let bare = Cli::parse_from(["warpalloc-gpu", "--caps", "64"]).run;
+        assert_eq!(
+            super::builds(&bare, 1).len(),
+            2,
+            "the reference and the cap"
+        );
+    }
+
+    #[test]
+    fn architectures_are_numbers() {
+        assert_eq!(sm_number("sm_90a").unwrap(), 90);
+        assert!(sm_number("hopper").is_err());
+    }
+}

@@ -17,9 +17,6 @@ use serde::Serialize;
 
 use crate::corpus::{Source, with_cap};
 
-/// The most time one run of the allocator or of ptxas may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 /// Who allocates registers, and where spilled values go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allocator {
@@ -34,11 +31,13 @@ pub enum Allocator {
     },
 }
 
-/// One image to make: a file of the corpus, allocated under a cap.
-#[derive(Clone, Debug)]
+/// One image to make: an entry of the corpus, allocated under a cap.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     /// Which source, by position.
     pub source: usize,
+    /// Which entry of it, by position: one that cannot be allocated must not stop the others.
+    pub kernel: usize,
     /// `.maxnreg` for every entry.
     pub cap: Option<u32>,
     /// Who allocates.
@@ -52,7 +51,11 @@ impl Build {
             Allocator::Ptxas => "original".to_owned(),
             Allocator::Warpalloc { strategy, space } => format!("{strategy}.{space}"),
         };
-        format!("{}.{cap}.{maker}", sources[self.source].name)
+        let source = &sources[self.source];
+        format!(
+            "{}.{}.{cap}.{maker}",
+            source.name, source.kernels[self.kernel].name
+        )
     }
 }
 
@@ -61,8 +64,8 @@ impl Build {
 pub struct Image {
     /// Where it lies.
     pub path: PathBuf,
-    /// What ptxas says of each entry; empty where the driver compiles.
-    pub resources: BTreeMap<String, Resources>,
+    /// What ptxas says of the entry; nothing where the driver compiles.
+    pub resources: Option<Resources>,
 }
 
 /// What `ptxas -v` says of one entry, in bytes but for the registers.
@@ -88,6 +91,8 @@ pub struct Workshop {
     pub folder: PathBuf,
     /// How many programs run at a time.
     pub jobs: usize,
+    /// The most time one run of the allocator or of ptxas may take.
+    pub patience: Duration,
 }
 
 impl Workshop {
@@ -95,26 +100,28 @@ impl Workshop {
     pub fn make(&self, sources: &[Source], builds: &[Build]) -> Vec<Result<Image, String>> {
         let texts = in_parallel(self.jobs, builds, |build| self.text(sources, build));
         // Uncapped and lightly capped builds are often the same text: assemble it once.
-        let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
-        for (index, text) in texts.iter().enumerate() {
+        let mut first_of: BTreeMap<(usize, usize, &str), usize> = BTreeMap::new();
+        for (index, (build, text)) in builds.iter().zip(&texts).enumerate() {
             if let Ok(text) = text {
-                first_of.entry(text).or_insert(index);
+                first_of
+                    .entry((build.source, build.kernel, text))
+                    .or_insert(index);
             }
         }
         let distinct: Vec<usize> = first_of.values().copied().collect();
         let made = in_parallel(self.jobs, &distinct, |&index| {
-            let text = texts[index].as_deref().unwrap_or_default();
-            self.image(text, &builds[index].stem(sources))
+            let (build, text) = (&builds[index], texts[index].as_deref().unwrap_or_default());
+            let entry = &sources[build.source].kernels[build.kernel].name;
+            let image = self.assemble(text, entry, &build.stem(sources));
+            image.map_err(|error| format!("{error:#}"))
         });
         let images: BTreeMap<usize, Result<Image, String>> =
             distinct.into_iter().zip(made).collect();
-        texts
-            .iter()
-            .map(|text| {
-                let text = text.as_ref().map_err(Clone::clone)?;
-                images[&first_of[text.as_str()]].clone()
-            })
-            .collect()
+        let image_of = |(build, text): (&Build, &Result<String, String>)| {
+            let text = text.as_ref().map_err(Clone::clone)?;
+            images[&first_of[&(build.source, build.kernel, text.as_str())]].clone()
+        };
+        builds.iter().zip(&texts).map(image_of).collect()
     }
 
     fn text(&self, sources: &[Source], build: &Build) -> Result<String, String> {
@@ -122,16 +129,18 @@ impl Workshop {
         let text = match &build.allocator {
             Allocator::Ptxas => source.capped(build.cap),
             Allocator::Warpalloc { strategy, space } => {
-                self.allocated(source, build.cap, strategy, space, &build.stem(sources))
+                self.allocated(source, build, strategy, space, &build.stem(sources))
             }
         };
         text.map_err(|error| format!("{error:#}"))
     }
 
+    /// What the allocator makes of the entry and, unless it spills to shared memory, which called
+    /// functions cannot, of all functions that it may call.
     fn allocated(
         &self,
         source: &Source,
-        cap: Option<u32>,
+        build: &Build,
         strategy: &str,
         space: &str,
         stem: &str,
@@ -140,93 +149,105 @@ impl Workshop {
             .warpalloc
             .as_ref()
             .context("no warpalloc command was given")?;
+        let entry = &source.kernels[build.kernel].name;
+        let in_shared = space == "shared";
         let input = self.folder.join(format!("{stem}.in.ptx"));
         let output = self.folder.join(format!("{stem}.out.ptx"));
-        let text = if space == "shared" {
-            source.bounded()?
-        } else {
-            source.text.clone()
-        };
-        std::fs::write(&input, text)?;
+        std::fs::write(
+            &input,
+            if in_shared {
+                source.bounded()?
+            } else {
+                source.text.clone()
+            },
+        )?;
         let mut command = Command::new(warpalloc);
         command
             .arg("alloc")
             .arg(&input)
             .arg("-o")
             .arg(&output)
-            .args(["--spill-space", space]);
-        if let Some(cap) = cap {
+            .args(["--jobs", "1"]);
+        command.args(["--spill-space", space, "--entry", entry]);
+        for function in source.functions.iter().filter(|_| !in_shared) {
+            command.args(["--entry", function]);
+        }
+        if let Some(cap) = build.cap {
             command.args(["--maxnreg", &cap.to_string()]);
         }
         if strategy != "default" {
             command.args(["--regalloc", strategy]);
         }
-        finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
-        with_cap(&std::fs::read_to_string(&output)?, cap, stem)
+        let said = self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
+        if let Some(line) = said
+            .lines()
+            .find(|line| line.contains("passed through unchanged"))
+        {
+            bail!("{}", line.trim());
+        }
+        with_cap(&std::fs::read_to_string(&output)?, build.cap, stem)
     }
 
-    fn image(&self, text: &str, stem: &str) -> Result<Image, String> {
-        self.assemble(text, stem)
-            .map_err(|error| format!("{error:#}"))
-    }
-
-    fn assemble(&self, text: &str, stem: &str) -> Result<Image> {
+    fn assemble(&self, text: &str, entry: &str, stem: &str) -> Result<Image> {
         let ptx = self.folder.join(format!("{stem}.ptx"));
         std::fs::write(&ptx, text)?;
         let Some(ptxas) = &self.ptxas else {
             return Ok(Image {
                 path: ptx,
-                resources: BTreeMap::new(),
+                resources: None,
             });
         };
-        let cubin = ptx.with_extension("cubin");
+        let cubin = self.folder.join(format!("{stem}.cubin"));
         let mut command = Command::new(ptxas);
         command
-            .args(["-v", "-arch", &self.arch, "-o"])
+            .args(["-v", "-arch", &self.arch, "-e", entry, "-o"])
             .arg(&cubin)
             .arg(&ptx);
-        let report = finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        let report = self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(Image {
             path: cubin,
-            resources: read_report(&report),
+            resources: read_report(&report).remove(entry),
         })
     }
-}
 
-/// Runs a program to its end and gives back what it said; its last line where it fails.
-fn finish(mut command: Command, log: &Path) -> Result<String> {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or_default()
-        .to_owned();
-    let program = program.to_string_lossy();
-    let output = File::create(log)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output);
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot run {program}"))?;
-    let begin = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
+    /// Runs a program to its end and gives back what it said; its complaint where it fails.
+    fn finish(&self, mut command: Command, log: &Path) -> Result<String> {
+        let program = Path::new(command.get_program())
+            .file_name()
+            .unwrap_or_default()
+            .to_owned();
+        let program = program.to_string_lossy();
+        let output = File::create(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot run {program}"))?;
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if begin.elapsed() > self.patience {
+                child.kill()?;
+                child.wait()?;
+                bail!(
+                    "{program} took longer than {} seconds",
+                    self.patience.as_secs()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let mut said = Vec::new();
+        File::open(log)?.read_to_end(&mut said)?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if !status.success() {
+            bail!("{program}: {}", complaint(&said));
         }
-        if begin.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
-            bail!("{program} took longer than {} seconds", PATIENCE.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    let mut said = Vec::new();
-    File::open(log)?.read_to_end(&mut said)?;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    if !status.success() {
-        bail!("{program}: {}", complaint(&said));
+        Ok(said)
     }
-    Ok(said)
 }
 
 /// The line that says what went wrong, or the last one.
@@ -309,6 +330,8 @@ fn in_parallel<T: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::Kernel;
+    use crate::manifest::{Extent, Launch};
 
     #[test]
     fn reads_what_ptxas_reports() {
@@ -372,12 +395,25 @@ ptxas info    : Function properties for helper
             arch: "sm_90".into(),
             folder,
             jobs: 2,
+            patience: Duration::from_secs(1),
+        };
+        let one = Extent([1; 3]);
+        let launch = Launch {
+            grid: one,
+            block: one,
+            dynamic_shared: 0,
+            stack: 0,
+            arguments: vec![],
         };
         let source = Source {
             name: "k".into(),
             text: String::new(),
             requires_sm: 90,
-            kernels: Vec::new(),
+            kernels: vec![Kernel {
+                name: "k".into(),
+                launch,
+            }],
+            functions: Vec::new(),
         };
         let allocator = Allocator::Warpalloc {
             strategy: "x".into(),
@@ -385,6 +421,7 @@ ptxas info    : Function properties for helper
         };
         let build = Build {
             source: 0,
+            kernel: 0,
             cap: Some(32),
             allocator,
         };

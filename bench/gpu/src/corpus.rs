@@ -19,6 +19,8 @@ pub struct Source {
     pub requires_sm: u32,
     /// Its entries, in the order of the text.
     pub kernels: Vec<Kernel>,
+    /// The functions that its entries may call.
+    pub functions: Vec<String>,
 }
 
 /// An entry and how it is launched.
@@ -57,22 +59,26 @@ fn read_source(corpus: &Path, path: PathBuf) -> Result<Source> {
         .into_owned();
     let stem = name.split('.').next().unwrap_or_default();
     let manifest = Manifest::read(&corpus.join("manifests").join(format!("{stem}.json")))?;
-    let (requires_sm, kernels) =
-        read_module(&text, &manifest).with_context(|| format!("{}", path.display()))?;
-    Ok(Source {
-        name,
-        text,
-        requires_sm,
-        kernels,
-    })
+    read_module(name, &text, &manifest).with_context(|| format!("{}", path.display()))
 }
 
-fn read_module(text: &str, manifest: &Manifest) -> Result<(u32, Vec<Kernel>)> {
+fn read_module(name: String, text: &str, manifest: &Manifest) -> Result<Source> {
     let module = parse(text).map_err(|error| anyhow!("{error}"))?;
-    let kernels = entries(&module)
-        .map(|entry| kernel(entry, manifest))
-        .collect::<Result<_>>()?;
-    Ok((required_sm(&module)?, kernels))
+    let defined = module
+        .functions()
+        .filter(|function| function.body.is_some());
+    let called = defined.filter(|function| !function.is_entry);
+    Ok(Source {
+        name,
+        text: text.to_owned(),
+        requires_sm: required_sm(&module)?,
+        kernels: entries(&module)
+            .map(|entry| kernel(entry, manifest))
+            .collect::<Result<_>>()?,
+        functions: called
+            .map(|function| function.name.text.to_owned())
+            .collect(),
+    })
 }
 
 fn parse_named<'a>(text: &'a str, name: &str) -> Result<Module<'a>> {

@@ -18,12 +18,13 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
 use assemble::{Allocator, Build, Image, Workshop};
-use corpus::{Kernel, Source};
+use corpus::Source;
 use device::Device;
 use supervise::Findings;
 use table::{Measured, Row, Setup, Summary};
@@ -89,6 +90,9 @@ struct RunArgs {
     /// Programs that run at a time while building [default: the cores].
     #[arg(long)]
     jobs: Option<usize>,
+    /// Seconds that the allocator or ptxas may take for one build.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
     /// Where PTX and cubins are left [default: a folder among the temporary files].
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
@@ -136,26 +140,23 @@ fn run(args: &RunArgs) -> Result<bool> {
     let setup = setup(args)?;
     let sm = sm_number(&setup.arch)?;
     let mut sources = corpus::read(&args.corpus)?;
-    select(&mut sources, &args.filter, sm);
-    let workshop = workshop(args, &setup.arch)?;
-    let builds = builds(args, sources.len());
+    leave_out_newer(&mut sources, sm);
+    let kernels = chosen(args, &sources);
+    let builds = builds(args, &kernels);
     eprintln!(
-        "building {} images of {} files",
+        "building {} images of {} kernels",
         builds.len(),
-        sources.len()
+        kernels.len()
     );
-    let images = workshop.make(&sources, &builds);
+    let images = workshop(args, &setup.arch)?.make(&sources, &builds);
     let stock = Stock {
+        sources: &sources,
         builds: &builds,
         images: &images,
     };
     let mut rows = Vec::new();
-    for (index, source) in sources.iter().enumerate() {
-        let named = |kernel: &&Kernel| is_named(source, kernel, &args.filter);
-        for kernel in source.kernels.iter().filter(named) {
-            eprintln!("{}/{}", source.name, kernel.name);
-            rows.extend(stock.judge(args, index, source, kernel)?);
-        }
+    for (source, kernel) in kernels {
+        rows.extend(stock.judge(args, source, kernel)?);
     }
     report(args, &setup, &rows)
 }
@@ -209,22 +210,15 @@ fn sm_number(arch: &str) -> Result<u32> {
         .with_context(|| format!("{arch} is no architecture"))
 }
 
-/// Keeps the files that the architecture runs and of which the filter names a kernel.
-fn select(sources: &mut Vec<Source>, filter: &str, sm: u32) {
+/// Leaves out the files that the architecture cannot run.
+fn leave_out_newer(sources: &mut Vec<Source>, sm: u32) {
     sources.retain(|source| {
         let runs = source.requires_sm <= sm;
         if !runs {
             eprintln!("{} needs sm_{}: left out", source.name, source.requires_sm);
         }
-        runs && source
-            .kernels
-            .iter()
-            .any(|kernel| is_named(source, kernel, filter))
+        runs
     });
-}
-
-fn is_named(source: &Source, kernel: &Kernel, filter: &str) -> bool {
-    format!("{}/{}", source.name, kernel.name).contains(filter)
 }
 
 fn workshop(args: &RunArgs, arch: &str) -> Result<Workshop> {
@@ -241,16 +235,35 @@ fn workshop(args: &RunArgs, arch: &str) -> Result<Workshop> {
         arch: arch.to_owned(),
         folder,
         jobs: args.jobs.unwrap_or(cores),
+        patience: Duration::from_secs(args.patience),
     })
 }
 
-/// Everything to build: the reference without a cap first, then the caps.
-fn builds(args: &RunArgs, sources: usize) -> Vec<Build> {
+/// The kernels to run, as positions of their source and within it.
+fn chosen(args: &RunArgs, sources: &[Source]) -> Vec<(usize, usize)> {
+    let all = sources.iter().enumerate().flat_map(|(index, source)| {
+        source
+            .kernels
+            .iter()
+            .enumerate()
+            .map(move |(position, kernel)| {
+                (index, position, format!("{}/{}", source.name, kernel.name))
+            })
+    });
+    let named = all.filter(|(_, _, name)| name.contains(&args.filter));
+    named
+        .map(|(index, position, _)| (index, position))
+        .collect()
+}
+
+/// Everything to build: for each kernel the reference without a cap, then the caps.
+fn builds(args: &RunArgs, kernels: &[(usize, usize)]) -> Vec<Build> {
     let mut builds = Vec::new();
-    for source in 0..sources {
+    for &(source, kernel) in kernels {
         let mut add = |cap, allocator| {
             builds.push(Build {
                 source,
+                kernel,
                 cap,
                 allocator,
             })
@@ -285,54 +298,51 @@ fn ours(args: &RunArgs) -> Vec<Allocator> {
 
 /// What was built.
 struct Stock<'a> {
+    sources: &'a [Source],
     builds: &'a [Build],
     images: &'a [Result<Image, String>],
 }
 
 impl Stock<'_> {
-    fn find(&self, source: usize, cap: Option<u32>, allocator: &Allocator) -> Option<usize> {
-        self.builds.iter().position(|build| {
-            build.source == source && build.cap == cap && build.allocator == *allocator
-        })
+    fn find(&self, wanted: &Build) -> Option<usize> {
+        self.builds.iter().position(|build| build == wanted)
     }
 
     /// Runs one kernel in all its builds and lays out its rows.
-    fn judge(
-        &self,
-        args: &RunArgs,
-        index: usize,
-        source: &Source,
-        kernel: &Kernel,
-    ) -> Result<Vec<Row>> {
+    fn judge(&self, args: &RunArgs, source: usize, kernel: usize) -> Result<Vec<Row>> {
+        let (file, entry) = (&self.sources[source], &self.sources[source].kernels[kernel]);
+        eprintln!("{}/{}", file.name, entry.name);
         let findings = match args.dry_run {
             true => Findings::default(),
-            false => self.run(args, index, kernel)?,
+            false => self.run(args, source, kernel)?,
         };
         if let Some(reason) = &findings.broken {
-            eprintln!("{}/{}: {reason}", source.name, kernel.name);
+            eprintln!("    {reason}");
         }
         let mut rows = Vec::new();
         for &Cap(cap) in &args.caps {
-            let measured = |allocator: &Allocator| {
-                let build = self.find(index, cap, allocator);
+            let measured = |allocator: Allocator| {
+                let build = self.find(&Build {
+                    source,
+                    kernel,
+                    cap,
+                    allocator,
+                });
                 build
-                    .map(|build| self.measured(build, kernel, &findings))
+                    .map(|build| self.measured(build, &findings))
                     .unwrap_or_default()
             };
             let row = Row {
-                source: source.name.clone(),
-                kernel: kernel.name.clone(),
+                source: file.name.clone(),
+                kernel: entry.name.clone(),
                 cap,
                 reference: findings.reference,
-                ptxas: measured(&Allocator::Ptxas),
+                ptxas: measured(Allocator::Ptxas),
                 ours: None,
             };
-            let allocators = ours(args);
-            if allocators.is_empty() {
-                rows.push(row.clone());
-            }
-            for allocator in allocators {
-                let found = measured(&allocator);
+            let before = rows.len();
+            for allocator in ours(args) {
+                let found = measured(allocator.clone());
                 if let Allocator::Warpalloc { strategy, space } = allocator {
                     rows.push(Row {
                         ours: Some((strategy, space, found)),
@@ -340,24 +350,29 @@ impl Stock<'_> {
                     });
                 }
             }
+            if rows.len() == before {
+                rows.push(row);
+            }
         }
         Ok(rows)
     }
 
-    fn run(&self, args: &RunArgs, source: usize, kernel: &Kernel) -> Result<Findings> {
-        let reference = self
-            .find(source, None, &Allocator::Ptxas)
-            .context("no reference")?;
+    fn run(&self, args: &RunArgs, source: usize, kernel: usize) -> Result<Findings> {
+        let at = |cap, allocator| {
+            self.find(&Build {
+                source,
+                kernel,
+                cap,
+                allocator,
+            })
+        };
+        let reference = at(None, Allocator::Ptxas).context("the reference was not built")?;
         let image = match &self.images[reference] {
             Ok(image) => image,
             Err(reason) => return Ok(Findings::broken(reason)),
         };
         let group = |(id, cap): (usize, &Cap)| {
-            let mut allocators = vec![Allocator::Ptxas];
-            allocators.extend(ours(args));
-            let builds = allocators
-                .iter()
-                .filter_map(|maker| self.find(source, cap.0, maker));
+            let makers = std::iter::once(Allocator::Ptxas).chain(ours(args));
             let variant = |build: usize| {
                 let image = self.images[build].as_ref().ok()?;
                 Some(Variant {
@@ -365,14 +380,18 @@ impl Stock<'_> {
                     image: image.path.clone(),
                 })
             };
+            let variants = makers
+                .filter_map(|maker| at(cap.0, maker))
+                .filter_map(variant);
             Group {
                 id,
-                variants: builds.filter_map(variant).collect(),
+                variants: variants.collect(),
             }
         };
+        let entry = &self.sources[source].kernels[kernel];
         supervise::carry_out(&Plan {
-            kernel: kernel.name.clone(),
-            launch: kernel.launch.clone(),
+            kernel: entry.name.clone(),
+            launch: entry.launch.clone(),
             seed: args.seed,
             reps: args.reps,
             reference: image.path.clone(),
@@ -380,13 +399,11 @@ impl Stock<'_> {
         })
     }
 
-    fn measured(&self, build: usize, kernel: &Kernel, findings: &Findings) -> Measured {
+    fn measured(&self, build: usize, findings: &Findings) -> Measured {
         let image = self.images[build].as_ref();
         let broken = findings.broken.clone().map(worker::Outcome::Failed);
         Measured {
-            resources: image
-                .ok()
-                .and_then(|image| image.resources.get(&kernel.name).copied()),
+            resources: image.ok().and_then(|image| image.resources),
             outcome: findings.outcomes.get(&build).cloned().or(broken),
             time: findings.times.get(&build).copied(),
             refusal: image.err().cloned(),
@@ -436,7 +453,7 @@ mod tests {
             "a,b",
         ];
         let args = Cli::parse_from(line).run;
-        let builds = builds(&args, 1);
+        let builds = builds(&args, &[(0, 0)]);
         let originals = builds
             .iter()
             .filter(|build| build.allocator == Allocator::Ptxas)
@@ -444,7 +461,7 @@ mod tests {
         assert_eq!((originals, builds.len()), (2, 2 + 2 * 2 * 2));
         let bare = Cli::parse_from(["warpalloc-gpu", "--caps", "64"]).run;
         assert_eq!(
-            super::builds(&bare, 1).len(),
+            super::builds(&bare, &[(0, 0)]).len(),
             2,
             "the reference and the cap"
         );

@@ -254,7 +254,7 @@ impl Workshop {
 fn complaint(said: &str) -> &str {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     lines()
-        .find(|line| line.contains("error"))
+        .find(|line| line.contains("error") || line.contains("fatal"))
         .or_else(|| lines().next_back())
         .unwrap_or("no message")
 }
@@ -383,6 +383,10 @@ ptxas info    : Function properties for helper
             "k.ptx, line 3; error : Unknown"
         );
         assert_eq!(complaint("one\ntwo\n\n"), "two");
+        assert_eq!(
+            complaint("x fatal : (C7602) few\nx fatal : aborted due to errors\n"),
+            "x fatal : (C7602) few"
+        );
         assert_eq!(complaint(""), "no message");
     }
 

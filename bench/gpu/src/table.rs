@@ -219,7 +219,9 @@ pub struct Summary {
     pub different: usize,
     /// Those that did not run to the end.
     pub failed: usize,
-    /// Those that were not built.
+    /// Those at a cap for which ptxas cannot assemble the original either.
+    pub impossible: usize,
+    /// Those that were not built though ptxas builds the original.
     pub not_built: usize,
     /// Those that were built and not run.
     pub not_run: usize,
@@ -231,9 +233,13 @@ impl Summary {
     /// Counts the rows.
     pub fn of(rows: &[Row]) -> Self {
         let mut summary = Summary::default();
-        for (_, _, ours) in rows.iter().filter_map(|row| row.ours.as_ref()) {
+        for row in rows {
+            let Some((_, _, ours)) = &row.ours else {
+                continue;
+            };
             summary.rows += 1;
             let counter = match (&ours.refusal, &ours.outcome) {
+                (Some(_), _) if row.ptxas.refusal.is_some() => &mut summary.impossible,
                 (Some(_), _) => &mut summary.not_built,
                 (None, None) => &mut summary.not_run,
                 (None, Some(Outcome::Equal)) => &mut summary.equal,

@@ -43,8 +43,9 @@ impl EntityRef for ShapeId {
 pub struct Squeeze {
     shapes: PrimaryMap<ShapeId, Shape>,
     ids: FxHashMap<Shape, ShapeId>,
-    /// `rows[n][m]`.
-    rows: Vec<Vec<u16>>,
+    /// `q(n, m)` at `n * stride + m`.
+    table: Vec<u16>,
+    stride: usize,
 }
 
 impl Squeeze {
@@ -55,17 +56,30 @@ impl Squeeze {
         }
         let id = self.shapes.push(shape);
         self.ids.insert(shape, id);
-        for (row, &other) in self.rows.iter_mut().zip(self.shapes.values()) {
-            row.push(most_blocked(other, shape));
+        if self.shapes.len() > self.stride {
+            self.widen();
         }
-        let row = self.shapes.values().map(|&m| most_blocked(shape, m));
-        self.rows.push(row.collect());
+        for (other_id, &other) in self.shapes.iter() {
+            self.table[id.index() * self.stride + other_id.index()] = most_blocked(shape, other);
+            self.table[other_id.index() * self.stride + id.index()] = most_blocked(other, shape);
+        }
         id
+    }
+
+    /// Makes room for twice as many shapes.
+    fn widen(&mut self) {
+        let stride = (2 * self.stride).max(32);
+        let mut table = vec![0; stride * stride];
+        for n in 0..self.stride {
+            let row = &self.table[n * self.stride..][..self.stride];
+            table[n * stride..][..self.stride].copy_from_slice(row);
+        }
+        (self.table, self.stride) = (table, stride);
     }
 
     /// The most starts of a body of shape `n` that one body of shape `m` blocks.
     pub fn blocked(&self, n: ShapeId, m: ShapeId) -> u32 {
-        self.rows[n.index()][m.index()] as u32
+        self.table[n.index() * self.stride + m.index()] as u32
     }
 }
 

@@ -89,6 +89,12 @@ impl<'t> Spiller<'t> {
         counts
     }
 
+    /// Joins the pieces of spilled values where registers allow it; returns how many
+    /// fetches that saved.
+    pub fn join(&mut self, program: &mut Program) -> u32 {
+        super::reload::join_pieces(self, program)
+    }
+
     fn find_home(
         &mut self,
         program: &mut Program,

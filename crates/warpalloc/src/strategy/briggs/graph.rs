@@ -48,10 +48,51 @@ pub struct Graph<'a> {
     /// One entry per body.
     nodes: Vec<Node>,
     /// The shape of each value on its own.
-    values: SecondaryMap<Value, ShapeId>,
+    values: Vec<ShapeId>,
     /// Scratch: where each body stands in the list of neighbours being made.
     marks: Vec<(u32, u32)>,
     epoch: u32,
+    /// The coalescing factor.
+    factor: f32,
+}
+
+/// A neighbour of one or both of two bodies; figures are by body.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// The neighbour.
+    pub body: BodyId,
+    /// The most of its starts that each body's interfering members block.
+    suffers: [u32; 2],
+    /// The most of its starts that each body can block at all; 0 if they do not interfere.
+    bounds: [u32; 2],
+    /// The most starts its interfering members block for both together.
+    pub inflicts: u32,
+}
+
+impl Shared {
+    /// Whether it interferes with both.
+    pub fn is_of_both(&self) -> bool {
+        self.bounds[0] > 0 && self.bounds[1] > 0
+    }
+
+    /// What the two add to its degree now.
+    pub fn paid(&self) -> u32 {
+        self.suffers[0].min(self.bounds[0]) + self.suffers[1].min(self.bounds[1])
+    }
+
+    /// What they would add as one, if its shape alone did not limit that.
+    pub fn suffers(&self) -> u32 {
+        self.suffers[0] + self.suffers[1]
+    }
+}
+
+/// What a lower degree means.
+#[derive(Clone, Copy, Debug)]
+pub struct Relief {
+    /// The body no longer counts against merges around it.
+    pub insignificant: bool,
+    /// The body surely finds a place now.
+    pub low: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +104,16 @@ struct Node {
     cost: f32,
 }
 
+impl Node {
+    fn is_low(&self) -> bool {
+        self.degree < self.places
+    }
+
+    fn is_significant(&self, factor: f32) -> bool {
+        super::conservative::is_significant(self.degree, self.places, factor)
+    }
+}
+
 impl<'a> Graph<'a> {
     /// The graph of all bodies of `program`; `costs` says what spilling a value costs.
     pub fn new(
@@ -70,6 +121,7 @@ impl<'a> Graph<'a> {
         target: &Target,
         interference: &'a Interference,
         costs: &SecondaryMap<Value, f32>,
+        factor: f32,
     ) -> Graph<'a> {
         let mut squeeze = Squeeze::default();
         let class_shapes: Vec<ShapeId> = target
@@ -82,10 +134,8 @@ impl<'a> Graph<'a> {
                 })
             })
             .collect();
-        let mut values = SecondaryMap::with_default(class_shapes[0]);
-        for (value, info) in program.values.iter() {
-            values[value] = class_shapes[info.class.index()];
-        }
+        let infos = program.values.values();
+        let values = infos.map(|info| class_shapes[info.class.index()]).collect();
         let bodies = Bodies::new(program, target, interference);
         let nodes: Vec<Node> = bodies
             .keys()
@@ -111,6 +161,7 @@ impl<'a> Graph<'a> {
             nodes,
             values,
             epoch: 0,
+            factor,
         };
         graph.claim_fixed_places();
         graph.count_degrees();
@@ -158,8 +209,7 @@ impl<'a> Graph<'a> {
 
     /// Whether `body` finds a place whatever its neighbours do.
     pub fn is_low(&self, body: BodyId) -> bool {
-        let node = &self.nodes[body.index()];
-        node.degree < node.places
+        self.nodes[body.index()].is_low()
     }
 
     /// Lists the active neighbours of `body`.
@@ -169,7 +219,7 @@ impl<'a> Graph<'a> {
         let shape = self.nodes[body.index()].shape;
         self.marks[body.index()] = (self.epoch, u32::MAX);
         for member in &self.bodies.get(body).members {
-            let member_shape = self.values[member.value];
+            let member_shape = self.values[member.value.index()];
             for edge in self.interference.edges(member.value) {
                 let Some(other) = self.bodies.of(edge.value) else {
                     continue;
@@ -179,7 +229,7 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 let suffers = self.squeeze.blocked(node.shape, member_shape);
-                let inflicts = self.squeeze.blocked(shape, self.values[edge.value]);
+                let inflicts = self.squeeze.blocked(shape, self.values[edge.value.index()]);
                 let mark = &mut self.marks[other.index()];
                 if mark.0 == self.epoch {
                     let known = &mut out[mark.1 as usize];
@@ -231,12 +281,59 @@ impl<'a> Graph<'a> {
         self.nodes[body.index()].status = Status::Removed;
     }
 
-    /// Lowers the degree of `body`; says whether it became low by that.
-    pub fn relieve(&mut self, body: BodyId, by: u32) -> bool {
+    /// Lowers the degree of `body`.
+    pub fn relieve(&mut self, body: BodyId, by: u32) -> Relief {
+        let factor = self.factor;
         let node = &mut self.nodes[body.index()];
-        let was_low = node.degree < node.places;
+        let before = (node.is_significant(factor), node.is_low());
         node.degree = node.degree.saturating_sub(by);
-        !was_low && node.degree < node.places
+        Relief {
+            insignificant: before.0 && !node.is_significant(factor),
+            low: !before.1 && node.is_low(),
+        }
+    }
+
+    /// Whether `body` counts as hard to colour when a merge is considered.
+    pub fn is_significant(&self, body: BodyId) -> bool {
+        self.nodes[body.index()].is_significant(self.factor)
+    }
+
+    /// Lists the active neighbours of both `a` and `b`, with the weights they would have if
+    /// the two were one.
+    pub fn neighbours_of_both(&mut self, a: BodyId, b: BodyId, out: &mut Vec<Shared>) {
+        out.clear();
+        self.epoch += 1;
+        for (index, body) in [a, b].into_iter().enumerate() {
+            let shape = self.nodes[body.index()].shape;
+            for member in &self.bodies.get(body).members {
+                let member_shape = self.values[member.value.index()];
+                for edge in self.interference.edges(member.value) {
+                    let Some(other) = self.bodies.of(edge.value) else {
+                        continue;
+                    };
+                    let node = &self.nodes[other.index()];
+                    if node.status != Status::Active || other == a || other == b {
+                        continue;
+                    }
+                    let mark = &mut self.marks[other.index()];
+                    if mark.0 != self.epoch {
+                        *mark = (self.epoch, out.len() as u32);
+                        out.push(Shared {
+                            body: other,
+                            suffers: [0; 2],
+                            bounds: [0; 2],
+                            inflicts: 0,
+                        });
+                    }
+                    let known = &mut out[mark.1 as usize];
+                    known.suffers[index] += self.squeeze.blocked(node.shape, member_shape);
+                    known.bounds[index] = self.squeeze.blocked(node.shape, shape);
+                    // The merged body's step is at least either side's, so this is a bound.
+                    let of_value = self.values[edge.value.index()];
+                    known.inflicts += self.squeeze.blocked(shape, of_value);
+                }
+            }
+        }
     }
 
     /// Merges the bodies of `joint` and returns the whole, with all degrees up to date.

@@ -25,7 +25,7 @@ use crate::function::Function;
 use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
 use crate::prepare::schedule::schedule;
-use crate::program::{Facts, Program, emit};
+use crate::program::{Facts, Origin, Program, Value, emit};
 use crate::spill::cost::{CostModel, spill_costs};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
@@ -33,12 +33,14 @@ use crate::strategy::naive;
 use crate::target::Target;
 use graph::Graph;
 use prefer::Preferences;
-use select::{Selected, select};
+use select::{Colours, Selected, select};
 use simplify::simplify;
 use std::time::Instant;
 
 /// Rounds after which colouring gives up; four are enough for nearly every function.
 const MAX_ROUNDS: u32 = 24;
+/// Rounds in which joined reloads may settle before they are given up.
+const MAX_JOIN_ROUNDS: u32 = 4;
 
 /// Allocates `function` by colouring.
 pub fn allocate(
@@ -52,27 +54,90 @@ pub fn allocate(
         false => None,
     };
     let mut program = Program::new(function, target, order)?;
-    let mut spiller = Spiller::new(target, SpillPolicy::default(), options.spill_space);
     stats.values = program.values.len() as u32;
+    let eager = SpillPolicy {
+        lazy_reload: false,
+        ..SpillPolicy::default()
+    };
+    let mut spiller = Spiller::new(target, eager, options.spill_space);
+    let coloured = until_coloured(&mut program, &mut spiller, target, options, &mut stats)?;
+    let Some(colours) = coloured else {
+        return fall_back(function, target, options, stats);
+    };
+    match join_reloads(&program, &mut spiller, target, options, &mut stats) {
+        Some((joined, colours)) => finish(&joined, target, options, &colours, stats),
+        None => finish(&program, target, options, &colours, stats),
+    }
+}
+
+/// Colours and spills until every value has a register; nothing if that never happens.
+fn until_coloured(
+    program: &mut Program,
+    spiller: &mut Spiller,
+    target: &Target,
+    options: &Options,
+    stats: &mut Stats,
+) -> Result<Option<Colours>, Error> {
     while stats.iterations < MAX_ROUNDS {
         let mut clock = Clock::start();
-        let facts = Facts::of(&program);
-        clock.lap(&mut stats, "analyse");
-        let selected = colour(&program, target, options, &facts, &mut stats);
+        let facts = Facts::of(program);
+        clock.lap(stats, "analyse");
+        let selected = colour(program, target, options, &facts, stats);
         stats.iterations += 1;
         if selected.spilled.is_empty() {
-            match selected.stuck {
-                None => return finish(&program, target, options, &selected, stats),
-                Some(_) => break,
-            }
+            return Ok(selected.stuck.is_none().then_some(selected.colours));
         }
         let mut clock = Clock::start();
-        let counts = spiller.spill(&mut program, &facts, &selected.spilled);
+        let counts = spiller.spill(program, &facts, &selected.spilled);
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
-        clock.lap(&mut stats, "spill");
-        check_spill_limit(&stats, options)?;
+        clock.lap(stats, "spill");
+        check_spill_limit(stats, options)?;
     }
+    Ok(None)
+}
+
+/// Joins reloads of one value into longer-lived pieces, now that there is a colouring to
+/// return to: pieces that find no register are cut up again, and if anything else finds
+/// none, all stays as it was.
+fn join_reloads<'a>(
+    program: &Program<'a>,
+    spiller: &mut Spiller,
+    target: &Target,
+    options: &Options,
+    stats: &mut Stats,
+) -> Option<(Program<'a>, Colours)> {
+    if stats.spilled + stats.rematerialised == 0 || !SpillPolicy::default().lazy_reload {
+        return None;
+    }
+    let mut clock = Clock::start();
+    let mut joined = program.clone();
+    if spiller.join(&mut joined) == 0 {
+        return None;
+    }
+    clock.lap(stats, "join reloads");
+    for _ in 0..MAX_JOIN_ROUNDS {
+        let facts = Facts::of(&joined);
+        let selected = colour(&joined, target, options, &facts, stats);
+        if selected.spilled.is_empty() {
+            return selected.stuck.is_none().then_some((joined, selected.colours));
+        }
+        let is_piece = |v: &Value| matches!(joined.values[*v].origin, Origin::Piece(_));
+        if !selected.spilled.iter().all(is_piece) {
+            return None;
+        }
+        spiller.spill(&mut joined, &facts, &selected.spilled);
+    }
+    None
+}
+
+/// Keeps every value in memory: always possible where anything is.
+fn fall_back(
+    function: &Function,
+    target: &Target,
+    options: &Options,
+    stats: Stats,
+) -> Result<Allocation, Error> {
     let allocation = naive::allocate(function, target, options)?;
     Ok(Allocation {
         stats: Stats {
@@ -109,7 +174,8 @@ fn colour(
     let moves = coalesce::moves(program, target, &facts.liveness, &facts.frequencies);
     clock.lap(stats, "costs");
     let parts = Bodies::new(program, target, &interference);
-    let graph = Graph::new(program, target, &interference, &costs);
+    let factor = options.briggs.coalescing_factor;
+    let graph = Graph::new(program, target, &interference, &costs, factor);
     clock.lap(stats, "graph");
     let simplified = simplify(graph, &moves, &options.briggs);
     stats.merges += simplified.merges;
@@ -134,18 +200,18 @@ fn finish(
     program: &Program,
     target: &Target,
     options: &Options,
-    selected: &Selected,
+    colours: &Colours,
     mut stats: Stats,
 ) -> Result<Allocation, Error> {
     let mut clock = Clock::start();
     for op in program.blocks.values().flat_map(|block| &block.ops) {
         for part in copied_parts(program, target, op) {
-            let unit = |v| selected.colours[v].map_or(0, |reg| reg.unit as i32);
+            let unit = |v| colours[v].map_or(0, |reg| reg.unit as i32);
             stats.copies += 1;
             stats.coalesced += (unit(part.to) + part.distance == unit(part.from)) as u32;
         }
     }
-    let mut allocation = emit(program, target, options, &selected.colours, stats)?;
+    let mut allocation = emit(program, target, options, colours, stats)?;
     clock.lap(&mut allocation.stats, "emit");
     Ok(allocation)
 }

@@ -21,10 +21,13 @@ use crate::target::{File, PReg, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::VecDeque;
 
+/// The register of every value that has one.
+pub type Colours = SecondaryMap<Value, Option<PReg>>;
+
 /// What colouring came to.
 pub struct Selected {
-    /// The register of every value that has one.
-    pub colours: SecondaryMap<Value, Option<PReg>>,
+    /// Registers.
+    pub colours: Colours,
     /// Values that need to go to memory, in ascending order.
     pub spilled: Vec<Value>,
     /// A value that must have a register and can get none.

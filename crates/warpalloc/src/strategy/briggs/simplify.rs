@@ -8,7 +8,8 @@
 //! over degree is least is removed *optimistically*: it becomes a spill only if no colour
 //! is left when it comes back (P. Briggs, K. Cooper and L. Torczon, TOPLAS 1994).
 
-use super::graph::{Graph, Neighbour, Status};
+use super::conservative::Verdict;
+use super::graph::{Graph, Neighbour, Shared, Status};
 use super::worklists::{FreezeQueue, SimplifyHeap, SpillHeap, Worth};
 use crate::coalesce::{BodyId, Joint, Move, MoveId};
 use crate::options::BriggsOptions;
@@ -32,8 +33,9 @@ enum MoveState {
     /// It is to be tried.
     #[default]
     Ready,
-    /// It was not conservative when it was tried; a falling degree may change that.
-    Waiting,
+    /// It was not conservative when it was tried; it may be once so many neighbours have
+    /// become insignificant.
+    Waiting(u32),
     /// It is settled: coalesced, impossible or given up.
     Settled,
 }
@@ -60,15 +62,18 @@ pub fn simplify<'a>(
         moves,
         options,
         states: SecondaryMap::with_default(MoveState::Settled),
+        tries: SecondaryMap::new(),
         moves_of: vec![SmallVec::new(); bodies],
         ready: BinaryHeap::new(),
         lists: vec![List::None; bodies],
         safe: SimplifyHeap::new(bodies),
         freezable: FreezeQueue::new(),
         candidates: SpillHeap::default(),
+        entered: vec![0; bodies],
         stack: Vec::with_capacity(bodies),
         merges: 0,
         around: Vec::new(),
+        shared: Vec::new(),
     };
     simplifier.enter_moves();
     simplifier.enter_bodies();
@@ -85,6 +90,8 @@ pub(super) struct Simplifier<'a, 'm> {
     moves: &'m PrimaryMap<MoveId, Move>,
     pub(super) options: &'m BriggsOptions,
     states: SecondaryMap<MoveId, MoveState>,
+    /// How often each move was judged in vain.
+    tries: SecondaryMap<MoveId, u8>,
     /// The moves of each body that may not be settled yet.
     moves_of: Vec<SmallVec<[MoveId; 2]>>,
     ready: BinaryHeap<Reverse<MoveId>>,
@@ -92,9 +99,12 @@ pub(super) struct Simplifier<'a, 'm> {
     safe: SimplifyHeap,
     freezable: FreezeQueue,
     candidates: SpillHeap,
+    /// The degree with which each body was entered among the candidates.
+    entered: Vec<u32>,
     stack: Vec<BodyId>,
     merges: u32,
-    pub(super) around: Vec<Neighbour>,
+    around: Vec<Neighbour>,
+    pub(super) shared: Vec<Shared>,
 }
 
 impl Simplifier<'_, '_> {
@@ -158,8 +168,8 @@ impl Simplifier<'_, '_> {
         })
     }
 
-    /// Puts `body` on the list it belongs to; says whether it became safe by that.
-    fn list(&mut self, body: BodyId) -> bool {
+    /// Puts `body` on the list it belongs to.
+    fn list(&mut self, body: BodyId) {
         let old = self.lists[body.index()];
         let new = if self.graph.status(body) != Status::Active {
             List::None
@@ -180,11 +190,14 @@ impl Simplifier<'_, '_> {
             List::Freeze if old != List::Freeze => self.freezable.push_back(body),
             List::Freeze => {}
             List::Spill => {
+                // An entry made at a higher degree is a lower bound and still serves.
                 let (cost, degree) = (self.graph.cost(body), self.graph.degree(body));
-                self.candidates.push(Worth::new(body, cost, degree));
+                if old != List::Spill || degree > self.entered[body.index()] {
+                    self.entered[body.index()] = degree;
+                    self.candidates.push(Worth::new(body, cost, degree));
+                }
             }
         }
-        old == List::Spill && matches!(new, List::Simplify | List::Freeze)
     }
 
     fn has_moves(&mut self, body: BodyId) -> bool {
@@ -201,24 +214,31 @@ impl Simplifier<'_, '_> {
         self.graph.remove(body);
         self.lists[body.index()] = List::None;
         self.stack.push(body);
-        let mut relieved: SmallVec<[BodyId; 8]> = SmallVec::new();
+        let mut harmless: SmallVec<[BodyId; 8]> = SmallVec::new();
+        let counted = self.graph.is_significant(body);
         for n in &around {
             let by = self.graph.suffered(body, n);
-            if self.graph.relieve(n.body, by) {
-                relieved.push(n.body);
+            let relief = self.graph.relieve(n.body, by);
+            if relief.insignificant {
+                harmless.push(n.body);
+            }
+            if counted {
+                self.wake_moves(n.body);
+            }
+            if relief.low {
+                self.list(n.body);
             } else if self.lists[n.body.index()] == List::Simplify {
                 self.safe.set(n.body, self.graph.degree(n.body));
             }
         }
         self.around = around;
-        for body in relieved {
-            self.became_safe(body);
-            self.list(body);
+        for body in harmless {
+            self.became_insignificant(body);
         }
     }
 
-    /// Gives the copies around a body of lower degree another chance.
-    fn became_safe(&mut self, body: BodyId) {
+    /// One neighbour less counts against the copies around `body`.
+    fn became_insignificant(&mut self, body: BodyId) {
         let mut around = std::mem::take(&mut self.around);
         self.graph.neighbours(body, &mut around);
         self.wake_moves(body);
@@ -230,9 +250,13 @@ impl Simplifier<'_, '_> {
 
     fn wake_moves(&mut self, body: BodyId) {
         for &id in &self.moves_of[body.index()] {
-            if self.states[id] == MoveState::Waiting {
-                self.states[id] = MoveState::Ready;
-                self.ready.push(Reverse(id));
+            match &mut self.states[id] {
+                MoveState::Waiting(1) => {
+                    self.states[id] = MoveState::Ready;
+                    self.ready.push(Reverse(id));
+                }
+                MoveState::Waiting(events) => *events -= 1,
+                MoveState::Ready | MoveState::Settled => {}
             }
         }
     }
@@ -265,13 +289,21 @@ impl Simplifier<'_, '_> {
             .graph
             .bodies
             .joint(self.graph.interference, mv.to, mv.from, mv.distance);
-        match joint.filter(|joint| self.may_join(joint)) {
-            None => self.settle(id),
-            Some(joint) if self.is_conservative(&joint) => {
+        let Some(joint) = joint.filter(|joint| self.may_join(joint)) else {
+            return self.settle(id);
+        };
+        match self.judge(&joint) {
+            Verdict::Merge => {
                 self.states[id] = MoveState::Settled;
                 self.merge(&joint);
             }
-            Some(_) => self.states[id] = MoveState::Waiting,
+            Verdict::After(events) => {
+                // Each failure waits at least twice as long, so that the tests of one move
+                // cost no more than a few walks around its bodies.
+                let tries = &mut self.tries[id];
+                *tries = (*tries + 1).min(16);
+                self.states[id] = MoveState::Waiting(events.max(1 << (*tries - 1)));
+            }
         }
     }
 
@@ -300,8 +332,10 @@ impl Simplifier<'_, '_> {
         let mut around = Vec::new();
         self.graph.neighbours(kept, &mut around);
         for n in &around {
-            if self.list(n.body) {
-                self.became_safe(n.body);
+            let was_counted = self.lists[n.body.index()] == List::Spill;
+            self.list(n.body);
+            if was_counted && !self.graph.is_significant(n.body) {
+                self.became_insignificant(n.body);
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::allocation::Space;
 use crate::strategy::fatpoint::knobs::KNOBS;
 pub use crate::strategy::fatpoint::knobs::Knobs;
+use crate::target::Target;
 
 /// The allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +77,18 @@ pub struct BriggsOptions {
     pub join_live_intervals: bool,
     /// Give up where more values than this would be spilled.
     pub spill_limit: Option<u32>,
+    /// The part of a register file in use above which registers count as scarce; by
+    /// default, what suits the generation.
+    pub pressure_limit: Option<f32>,
+}
+
+impl BriggsOptions {
+    /// The part of a register file in use above which registers count as scarce: 70 % on
+    /// SM 70 to 89, 80 % from SM 90 on, unless chosen otherwise.
+    pub fn pressure_limit_on(&self, target: &Target) -> f32 {
+        let usual = if target.sm() >= 90 { 0.8 } else { 0.7 };
+        self.pressure_limit.unwrap_or(usual)
+    }
 }
 
 impl Default for BriggsOptions {
@@ -89,6 +102,7 @@ impl Default for BriggsOptions {
             join_phys_regs: true,
             join_live_intervals: true,
             spill_limit: None,
+            pressure_limit: None,
         }
     }
 }
@@ -210,6 +224,21 @@ const KEYS: &[Key] = &[
         set: |o, v| limit(v).map(|n| o.briggs.spill_limit = n),
         values: "a number or none",
     },
+    Key {
+        name: "pressure-limit",
+        get: |o| {
+            let limit = o.briggs.pressure_limit;
+            limit.map_or("auto".to_owned(), |part| part.to_string())
+        },
+        set: |o, v| {
+            let limit = match v {
+                "auto" => Some(None),
+                part => fraction(part).map(Some),
+            };
+            limit.map(|limit| o.briggs.pressure_limit = limit)
+        },
+        values: "auto or a number above 0 and up to 1",
+    },
 ];
 
 fn limit(value: &str) -> Option<Option<u32>> {
@@ -319,11 +348,12 @@ mod tests {
                     join_phys_regs: _,
                     join_live_intervals: _,
                     spill_limit: _,
+                    pressure_limit: _,
                 },
             // Knobs keep a table of their own.
             knobs: _,
         } = Options::default();
-        assert_eq!(KEYS.len(), 14);
+        assert_eq!(KEYS.len(), 15);
     }
 
     #[test]

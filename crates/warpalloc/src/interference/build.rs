@@ -13,6 +13,8 @@ impl Interference {
     /// Builds the interference of `program`, whose liveness is `liveness`.
     pub fn build(program: &Program, target: &Target, liveness: &Liveness<Value>) -> Interference {
         let values = program.values.len();
+        let infos = program.values.values();
+        let widths = infos.map(|info| target.width(info.class) as u16);
         let mut build = Build {
             program,
             target,
@@ -26,6 +28,8 @@ impl Interference {
             occurring: EntitySet::with_capacity(values),
             clobbered: SecondaryMap::with_capacity(values),
             abi: None,
+            widths: widths.collect(),
+            peaks: vec![0; values],
         };
         let mut live = LiveSet::new(values);
         for block in program.all_blocks() {
@@ -37,6 +41,9 @@ impl Interference {
         build.finish()
     }
 }
+
+/// Files told apart when pressure is counted.
+const MAX_FILES: usize = 8;
 
 /// Places of one file, for every file.
 type FilePlaces = Vec<(File, Places)>;
@@ -52,6 +59,9 @@ struct Build<'a> {
     occurring: EntitySet<Value>,
     clobbered: SecondaryMap<Value, Option<Box<Places>>>,
     abi: Option<FilePlaces>,
+    widths: Vec<u16>,
+    /// The most units of its file in use at once while each value is live.
+    peaks: Vec<u16>,
 }
 
 /// A part of a copy: `to` gets the contents of `from`, which starts `distance` units after
@@ -154,12 +164,29 @@ impl Build<'_> {
                 self.edge(early, input, &[]);
             }
         }
+        if writes().next().is_some() {
+            self.note_pressure(live, writes().map(|&(v, _)| v));
+        }
         if let Op::Inst { inst, .. } | Op::Recompute { inst, .. } = op {
             // A value changed in place may keep its old contents, which must survive.
             let new = |v: Value| writes().any(|&(w, role)| w == v && role != Role::UseDef);
             self.clobber(*inst, live, new);
         }
         live.step_back_over(accesses.iter().copied());
+    }
+
+    /// Takes note of how crowded it is right after an operation that writes `written`.
+    fn note_pressure(&mut self, live: &LiveSet<Value>, written: impl Iterator<Item = Value>) {
+        let mut units = [0u16; MAX_FILES];
+        let dead: SmallVec<[Value; 4]> = written.filter(|&v| !live.contains(v)).collect();
+        let here = || live.iter().chain(dead.iter().copied());
+        for value in here() {
+            units[self.files[value.index()].index() % MAX_FILES] += self.widths[value.index()];
+        }
+        for value in here() {
+            let peak = &mut self.peaks[value.index()];
+            *peak = (*peak).max(units[self.files[value.index()].index() % MAX_FILES]);
+        }
     }
 
     fn edge(&mut self, a: Value, b: Value, copied: &[CopiedPart]) {
@@ -230,6 +257,7 @@ impl Build<'_> {
             distances: FxHashMap::default(),
             occurring: self.occurring,
             clobbered: self.clobbered,
+            peaks: self.peaks,
         };
         let mut conditions: Vec<_> = self.conditions.into_iter().collect();
         conditions.retain(|&((a, b), _)| !interference.interferes(a, b));

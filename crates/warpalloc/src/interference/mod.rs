@@ -43,6 +43,7 @@ pub struct Interference {
     distances: FxHashMap<(Value, Value), i32>,
     occurring: EntitySet<Value>,
     clobbered: SecondaryMap<Value, Option<Box<Places>>>,
+    peaks: Vec<u16>,
 }
 
 /// One edge, seen from one of its ends.
@@ -98,6 +99,11 @@ impl Interference {
     /// Units of its file that are overwritten while `value` is needed.
     pub fn clobbered(&self, value: Value) -> Option<&Places> {
         self.clobbered[value].as_deref()
+    }
+
+    /// The most units of its file in use at once while `value` is live.
+    pub fn peak(&self, value: Value) -> u32 {
+        u32::from(self.peaks[value.index()])
     }
 
     /// Nodes, edges and degrees.

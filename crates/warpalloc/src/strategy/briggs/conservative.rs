@@ -11,7 +11,8 @@
 //! taken apart again when colours are given out.
 //!
 //! *Profitability.* Bodies that are both below half of their places merge untested; a
-//! merge whose degree passes twice its places is never made.
+//! merge whose degree passes twice its places, with a significant neighbour among them, is
+//! not made.
 
 use super::graph::Status;
 use super::simplify::Simplifier;
@@ -32,6 +33,7 @@ impl Simplifier<'_, '_> {
         let fixed = |body| self.graph.status(body) == Status::Fixed;
         match (fixed(joint.a), fixed(joint.b)) {
             (true, true) => Verdict::Merge,
+            _ if self.is_roomy(joint) => Verdict::Merge,
             (true, false) => self.george_fixed(joint, joint.b),
             (false, true) => self.george_fixed(joint, joint.a),
             (false, false) if self.is_small(joint) => Verdict::Merge,
@@ -39,12 +41,17 @@ impl Simplifier<'_, '_> {
         }
     }
 
+    /// Neither side lives where registers are scarce. Merging lengthens no life, so it
+    /// stays that way; if alignment makes a fool of us, the merge is undone.
+    fn is_roomy(&self, joint: &Joint) -> bool {
+        self.graph.is_roomy(joint.a) && self.graph.is_roomy(joint.b)
+    }
+
     /// Both sides are below half of their places and merging costs neither a place.
     fn is_small(&self, joint: &Joint) -> bool {
         let places = joint.starts.len() as u32;
         [joint.a, joint.b].into_iter().all(|side| {
-            self.graph.bodies.get(side).shape == joint.shape
-                && 2 * self.graph.degree(side) < places
+            self.graph.bodies.get(side).shape == joint.shape && 2 * self.graph.degree(side) < places
         })
     }
 
@@ -76,7 +83,9 @@ impl Simplifier<'_, '_> {
             .all(|&side| self.graph.places(side) == places);
         let briggs = (significant + 1).saturating_sub(places).div_ceil(largest);
         let george = if keeps_places { harmed } else { u32::MAX };
-        let too_wide = degree.saturating_sub(2 * places).div_ceil(largest);
+        // Neighbours that all surely find a place do not make a merge too wide.
+        let excess = if significant == 0 { 0 } else { degree };
+        let too_wide = excess.saturating_sub(2 * places).div_ceil(largest);
         match briggs.min(george).max(too_wide).max(burdened) {
             0 => Verdict::Merge,
             events => Verdict::After(events),

@@ -38,6 +38,15 @@ pub struct Neighbour {
     pub inflicts: u32,
 }
 
+/// What counts as crowded.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A degree times this is compared with the places.
+    pub factor: f32,
+    /// Up to this part of a file in use leaves registers to spare.
+    pub pressure: f32,
+}
+
 /// Bodies and their degrees.
 pub struct Graph<'a> {
     /// The edges between values.
@@ -102,6 +111,8 @@ struct Node {
     places: u32,
     degree: u32,
     cost: f32,
+    /// Its members live only where the file has registers to spare.
+    roomy: bool,
 }
 
 impl Node {
@@ -121,7 +132,7 @@ impl<'a> Graph<'a> {
         target: &Target,
         interference: &'a Interference,
         costs: &SecondaryMap<Value, f32>,
-        factor: f32,
+        limits: Limits,
     ) -> Graph<'a> {
         let mut squeeze = Squeeze::default();
         let class_shapes: Vec<ShapeId> = target
@@ -150,6 +161,11 @@ impl<'a> Graph<'a> {
                     places: body.starts.len() as u32,
                     degree: 0,
                     cost: body.members.iter().map(|m| costs[m.value]).sum(),
+                    roomy: {
+                        let units = target.file(body.file).units as f32;
+                        let peaks = body.members.iter().map(|m| interference.peak(m.value));
+                        peaks.max().unwrap_or(0) as f32 <= limits.pressure * units
+                    },
                 }
             })
             .collect();
@@ -161,7 +177,7 @@ impl<'a> Graph<'a> {
             nodes,
             values,
             epoch: 0,
-            factor,
+            factor: limits.factor,
         };
         graph.claim_fixed_places();
         graph.count_degrees();
@@ -205,6 +221,11 @@ impl<'a> Graph<'a> {
     /// What spilling all of `body` costs.
     pub fn cost(&self, body: BodyId) -> f32 {
         self.nodes[body.index()].cost
+    }
+
+    /// Whether `body` lives only where the file has registers to spare.
+    pub fn is_roomy(&self, body: BodyId) -> bool {
+        self.nodes[body.index()].roomy
     }
 
     /// Whether `body` finds a place whatever its neighbours do.
@@ -336,9 +357,14 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Merges the bodies of `joint` and returns the whole, with all degrees up to date.
-    pub fn merge(&mut self, joint: &Joint) -> BodyId {
+    /// Merges the bodies of `joint` and returns the whole, with all degrees up to date, and
+    /// the neighbours that became insignificant.
+    pub fn merge(&mut self, joint: &Joint) -> (BodyId, Vec<BodyId>) {
         let mut around = Vec::new();
+        let mut both = Vec::new();
+        self.neighbours_of_both(joint.a, joint.b, &mut both);
+        let mut crossed: Vec<BodyId> = both.iter().map(|n| n.body).collect();
+        crossed.retain(|&body| self.is_significant(body));
         for side in [joint.a, joint.b] {
             if self.status(side) == Status::Active {
                 self.neighbours(side, &mut around);
@@ -350,6 +376,7 @@ impl<'a> Graph<'a> {
             }
         }
         let cost = self.cost(joint.a) + self.cost(joint.b);
+        let roomy = self.is_roomy(joint.a) && self.is_roomy(joint.b);
         let was_fixed = self.bodies.get(joint.a).fixed || self.bodies.get(joint.b).fixed;
         let (kept, gone) = self.bodies.merge(joint);
         self.nodes[gone.index()].status = Status::Merged;
@@ -363,6 +390,7 @@ impl<'a> Graph<'a> {
             places: joint.starts.len() as u32,
             degree: 0,
             cost,
+            roomy,
         };
         if was_fixed {
             self.claim(kept);
@@ -374,7 +402,8 @@ impl<'a> Graph<'a> {
                 self.nodes[kept.index()].degree += inflicted;
             }
         }
-        kept
+        crossed.retain(|&body| !self.is_significant(body));
+        (kept, crossed)
     }
 
     /// Takes the place of a fixed body from everyone who interferes with it.

@@ -31,7 +31,7 @@ use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
 use crate::strategy::naive;
 use crate::target::Target;
-use graph::Graph;
+use graph::{Graph, Limits};
 use prefer::Preferences;
 use select::{Colours, Selected, select};
 use simplify::simplify;
@@ -120,7 +120,10 @@ fn join_reloads<'a>(
         let facts = Facts::of(&joined);
         let selected = colour(&joined, target, options, &facts, stats);
         if selected.spilled.is_empty() {
-            return selected.stuck.is_none().then_some((joined, selected.colours));
+            return selected
+                .stuck
+                .is_none()
+                .then_some((joined, selected.colours));
         }
         let is_piece = |v: &Value| matches!(joined.values[*v].origin, Origin::Piece(_));
         if !selected.spilled.iter().all(is_piece) {
@@ -174,8 +177,11 @@ fn colour(
     let moves = coalesce::moves(program, target, &facts.liveness, &facts.frequencies);
     clock.lap(stats, "costs");
     let parts = Bodies::new(program, target, &interference);
-    let factor = options.briggs.coalescing_factor;
-    let graph = Graph::new(program, target, &interference, &costs, factor);
+    let limits = Limits {
+        factor: options.briggs.coalescing_factor,
+        pressure: options.briggs.pressure_limit_on(target),
+    };
+    let graph = Graph::new(program, target, &interference, &costs, limits);
     clock.lap(stats, "graph");
     let simplified = simplify(graph, &moves, &options.briggs);
     stats.merges += simplified.merges;

@@ -323,7 +323,7 @@ impl Simplifier<'_, '_> {
             self.safe.remove(side);
             self.lists[side.index()] = List::None;
         }
-        let kept = self.graph.merge(joint);
+        let (kept, crossed) = self.graph.merge(joint);
         let gone = if kept == joint.a { joint.b } else { joint.a };
         let moved = std::mem::take(&mut self.moves_of[gone.index()]);
         self.moves_of[kept.index()].extend(moved);
@@ -332,11 +332,10 @@ impl Simplifier<'_, '_> {
         let mut around = Vec::new();
         self.graph.neighbours(kept, &mut around);
         for n in &around {
-            let was_counted = self.lists[n.body.index()] == List::Spill;
             self.list(n.body);
-            if was_counted && !self.graph.is_significant(n.body) {
-                self.became_insignificant(n.body);
-            }
+        }
+        for body in crossed {
+            self.became_insignificant(body);
         }
     }
 

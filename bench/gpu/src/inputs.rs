@@ -64,11 +64,11 @@ pub fn bits(count: usize, seed: u64, kernel: &str, argument: usize) -> Vec<u8> {
     (0..count).map(|_| random.next() as u8).collect()
 }
 
-/// Floats from 0 to 1, as textures hold them.
+/// Floats from 0 to 256, as textures hold them.
 pub fn floats(count: usize, seed: u64, kernel: &str, argument: usize) -> Vec<u8> {
     let mut random = Random::new(seed, kernel, argument);
     (0..count)
-        .flat_map(|_| (random.unit() as f32).to_le_bytes())
+        .flat_map(|_| ((256.0 * random.unit()) as f32).to_le_bytes())
         .collect()
 }
 

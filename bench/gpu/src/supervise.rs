@@ -63,7 +63,9 @@ impl Findings {
                 self.outcomes
                     .insert(variant, Outcome::Failed(reason.to_owned()));
             }
-            None if !progressed => self.broken = Some(reason.to_owned()),
+            None if !progressed && self.broken.is_none() => {
+                self.broken = Some(reason.to_owned());
+            }
             None => {}
         }
     }
@@ -225,6 +227,13 @@ mod tests {
         let mut findings = Findings::default();
         findings.lose("gone", false);
         assert_eq!(findings.broken.as_deref(), Some("gone"));
+        let mut explained = Findings::default();
+        explained.hear(Event::Broken("the reference writes nothing".into()));
+        explained.lose("gone", false);
+        assert_eq!(
+            explained.broken.as_deref(),
+            Some("the reference writes nothing")
+        );
         let mut later = Findings::default();
         later.lose("gone", true);
         assert!(later.broken.is_none());

@@ -11,8 +11,8 @@
 //! placed one by one; only a single value or link that finds none has failed.
 
 use super::affinity::Affinity;
-use super::cluster::{Cluster, ClusterInfo, Clusters};
-use super::constraint::chain;
+use super::cluster::{Cluster, ClusterInfo, Clusters, Member};
+use super::constraint;
 use super::histogram::{Histogram, choose};
 use super::knobs::Knobs;
 use super::mask::Mask;
@@ -23,6 +23,7 @@ use crate::program::{Program, Value};
 use crate::target::{File, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Pending wishes examined per placement; more would not pay.
 const CLAIMS_EXAMINED: usize = 16;
@@ -188,9 +189,9 @@ impl<'a, const W: usize> Assign<'a, W> {
             let width = ranges.size(member.value).width as usize;
             blocked.add(&held.blocked_starts(width).down(member.offset as usize));
         }
-        for constraint in chain::<W>(program, target, ranges, info) {
-            blocked.add(&constraint.blocked());
-        }
+        constraint::each::<W>(program, target, ranges, info, |record| {
+            blocked.add(&record.blocked());
+        });
         Mask::first((units + 1).saturating_sub(width)).without(&blocked)
     }
 
@@ -223,7 +224,7 @@ impl<'a, const W: usize> Assign<'a, W> {
     }
 
     fn choose(
-        &self,
+        &mut self,
         clusters: &Clusters,
         cluster: Cluster,
         free: &Mask<W>,
@@ -231,9 +232,12 @@ impl<'a, const W: usize> Assign<'a, W> {
     ) -> Option<usize> {
         let info = clusters.info(cluster);
         let mut primary = Histogram::default();
-        let claimed = self.claimed.blocked_starts(info.width as usize).and(free);
-        if !claimed.is_empty() {
-            self.count_claims(clusters, cluster, &mut primary, colours);
+        let contested = self.claimed.blocked_starts(info.width as usize).and(free);
+        let calm = free.without(&contested).lowest().unwrap_or(64 * W);
+        // Contested starts above one that nobody claims need not be looked at.
+        if let Some(lowest) = contested.lowest().filter(|&lowest| lowest < calm) {
+            let units = lowest..(calm + info.width as usize).min(64 * W);
+            self.count_claims(clusters, cluster, units, &mut primary, colours);
         }
         choose(
             free,
@@ -243,30 +247,33 @@ impl<'a, const W: usize> Assign<'a, W> {
         )
     }
 
-    /// Counts for each start what pending copies would lose by its being taken.
+    /// Counts what pending copies would lose by `units` being taken. Claims of values that
+    /// have been placed are dropped on the way.
     fn count_claims(
-        &self,
+        &mut self,
         clusters: &Clusters,
         cluster: Cluster,
+        units: Range<usize>,
         primary: &mut Histogram<W>,
         colours: &Colours,
     ) {
         let info = clusters.info(cluster);
         let ranges = self.scene.ranges;
         let mut left = CLAIMS_EXAMINED;
-        for unit in self.claimed.iter() {
-            for &(value, weight) in &self.claims[unit] {
-                let pending = colours[value].is_none() && clusters.of(value) != Some(cluster);
-                if !pending {
-                    continue;
-                }
+        let window = Mask::first(units.end).without(&Mask::first(units.start));
+        for unit in self.claimed.and(&window).iter() {
+            let claims = &mut self.claims[unit];
+            claims.retain(|(value, _)| colours[*value].is_none());
+            if claims.is_empty() {
+                self.claimed.remove(unit);
+            }
+            for &(value, weight) in claims.iter() {
                 if left == 0 {
                     return;
                 }
                 left -= 1;
-                let meets =
-                    |m: &super::cluster::Member| overlap(ranges.of(m.value), ranges.of(value));
-                if info.members.iter().any(meets) {
+                let meets = |m: &Member| overlap(ranges.of(m.value), ranges.of(value));
+                if clusters.of(value) != Some(cluster) && info.members.iter().any(meets) {
                     let mut one = Mask::EMPTY;
                     one.insert(unit);
                     primary.add(&one.blocked_starts(info.width as usize), weight);
@@ -326,8 +333,7 @@ fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
     } = *scene;
     if program.function.convention() == Convention::Device && knobs.abi {
         let preserved = RegSet::of_registers(target, target.abi().preserved.iter().copied());
-        let mut units = Mask::EMPTY;
-        units_of_file(target, file, &preserved).for_each(|u| units.insert(u));
+        let units = Mask::of(units_of_file(target, file, &preserved));
         if !units.is_empty() {
             histogram.add(&units, 1);
         }

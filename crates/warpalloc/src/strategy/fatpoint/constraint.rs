@@ -137,17 +137,40 @@ pub fn chain<const W: usize>(
     info: &ClusterInfo,
 ) -> Chain<W> {
     let mut chain = Chain::new();
+    each(program, target, ranges, info, |record| chain.push(record));
+    chain
+}
+
+/// Whether anything restricts `info` on its own.
+pub fn is_constrained(
+    program: &Program,
+    target: &Target,
+    ranges: &Ranges,
+    info: &ClusterInfo,
+) -> bool {
+    let mut found = false;
+    each::<1>(program, target, ranges, info, |_| found = true);
+    found
+}
+
+/// Calls `visit` with each record of `info`.
+#[inline]
+pub fn each<const W: usize>(
+    program: &Program,
+    target: &Target,
+    ranges: &Ranges,
+    info: &ClusterInfo,
+    mut visit: impl FnMut(Constraint<W>),
+) {
     if let Some(reg) = info.fixed {
         // A pinned place was proved to hold the link; nothing else has a say.
-        chain.push(Constraint::ExcludeAllBut {
-            start: reg.unit as usize,
-        });
-        return chain;
+        let start = reg.unit as usize;
+        visit(Constraint::ExcludeAllBut { start });
+        return;
     }
     if info.align > 1 {
-        chain.push(Constraint::Paired {
-            align: info.align as usize,
-        });
+        let align = info.align as usize;
+        visit(Constraint::Paired { align });
     }
     for member in &info.members {
         let (offset, width) = (
@@ -155,9 +178,8 @@ pub fn chain<const W: usize>(
             ranges.size(member.value).width as usize,
         );
         if let Some(forbidden) = &program.values[member.value].forbidden {
-            let mut units = Mask::EMPTY;
-            units_of_file(target, info.file, forbidden).for_each(|u| units.insert(u));
-            chain.push(Constraint::ExcludeOne {
+            let units = Mask::of(units_of_file(target, info.file, forbidden));
+            visit(Constraint::ExcludeOne {
                 offset,
                 width,
                 units,
@@ -166,19 +188,17 @@ pub fn chain<const W: usize>(
         if member.silent || !ranges.has_clobbers() {
             continue;
         }
-        let mut units = Mask::EMPTY;
-        for clobber in ranges.clobbers_across(member.value) {
-            units_of_file(target, info.file, &clobber.units).for_each(|u| units.insert(u));
-        }
+        let across = ranges.clobbers_across(member.value);
+        let units =
+            Mask::of(across.flat_map(|clobber| units_of_file(target, info.file, &clobber.units)));
         if !units.is_empty() {
-            chain.push(Constraint::Point {
+            visit(Constraint::Point {
                 offset,
                 width,
                 units,
             });
         }
     }
-    chain
 }
 
 #[cfg(test)]

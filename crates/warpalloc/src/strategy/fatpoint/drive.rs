@@ -3,7 +3,7 @@
 use super::assign::{Assign, Colours, Scene};
 use super::class::RegClass;
 use super::cluster::{Cluster, ClusterInfo, Clusters};
-use super::constraint::chain;
+use super::constraint::is_constrained;
 use super::guidance::Costs;
 use super::order::{self, PairMode, Rules, Traits};
 use crate::target::File;
@@ -44,7 +44,7 @@ impl<const W: usize> Drive<W> {
         costs: Option<&Costs>,
         colours: &mut Colours,
     ) -> Outcome {
-        let (fixed, rest): (Vec<Traits>, Vec<Traits>) = traits::<W>(&scene, clusters, file, costs)
+        let (fixed, rest): (Vec<Traits>, Vec<Traits>) = traits(&scene, clusters, file, costs)
             .into_iter()
             .partition(|t| is_precoloured(&scene, clusters.info(t.cluster)));
         let mut assign = Assign::<W>::new(scene, file);
@@ -90,12 +90,7 @@ fn precolouring_order(clusters: &Clusters, traits: Vec<Traits>) -> Vec<Cluster> 
     order
 }
 
-fn traits<const W: usize>(
-    scene: &Scene,
-    clusters: &Clusters,
-    file: File,
-    costs: Option<&Costs>,
-) -> Vec<Traits> {
+fn traits(scene: &Scene, clusters: &Clusters, file: File, costs: Option<&Costs>) -> Vec<Traits> {
     let per_register = scene.target.file(file).units_per_reg;
     let of_file = clusters.iter().filter(|(_, info)| info.file == file);
     of_file
@@ -113,10 +108,10 @@ fn traits<const W: usize>(
                 (_, 2..) => PairMode::DoubleWidth,
                 _ => PairMode::Single,
             };
-            let bound = !chain::<W>(scene.program, scene.target, scene.ranges, info).is_empty();
+            let bound = is_constrained(scene.program, scene.target, scene.ranges, info);
             Traits {
                 cluster,
-                constrained: bound || costs.is_some(),
+                constrained: bound,
                 registers,
                 pair,
                 cost,

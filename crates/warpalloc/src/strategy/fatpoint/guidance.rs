@@ -195,7 +195,8 @@ impl Excess {
 }
 
 /// Values to spill so that a failed cluster gets a register: itself, or those in its way
-/// where that is cheapest. Nothing if neither is possible.
+/// where that is cheapest. Those in `spared` are being spilled already and stand in
+/// nobody's way, so that nothing more may be needed. `None` if neither is possible.
 pub fn victims(
     scene: &Scene,
     clusters: &Clusters,
@@ -203,7 +204,7 @@ pub fn victims(
     colours: &Colours,
     costs: &Costs,
     spared: &EntitySet<Value>,
-) -> Vec<Value> {
+) -> Option<Vec<Value>> {
     let Scene {
         ranges,
         target,
@@ -254,12 +255,12 @@ pub fn victims(
                 .collect();
             victims.sort_unstable();
             victims.dedup();
-            victims
+            Some(victims)
         }
         _ if own.is_finite() => {
             debug_assert!(clusters.of(info.members[0].value).is_some());
-            info.members.iter().map(|m| m.value).collect()
+            Some(info.members.iter().map(|m| m.value).collect())
         }
-        _ => Vec::new(),
+        _ => None,
     }
 }

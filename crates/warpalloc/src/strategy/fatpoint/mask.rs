@@ -39,9 +39,21 @@ impl<const W: usize> Mask<W> {
         ))
     }
 
+    /// These units, less those beyond the set's reach.
+    pub fn of(units: impl Iterator<Item = usize>) -> Mask<W> {
+        let mut mask = Mask::EMPTY;
+        units.filter(|&u| u < 64 * W).for_each(|u| mask.insert(u));
+        mask
+    }
+
     /// Adds one unit.
     pub fn insert(&mut self, unit: usize) {
         self.0[unit / 64] |= 1 << (unit % 64);
+    }
+
+    /// Removes one unit.
+    pub fn remove(&mut self, unit: usize) {
+        self.0[unit / 64] &= !(1 << (unit % 64));
     }
 
     /// Whether `unit` is in the set.

@@ -165,9 +165,9 @@ impl<'a> Retry<'a> {
         for cluster in failed {
             let info = clusters.info(cluster);
             let more = guidance::victims(&scene, &clusters, info, &colours, &costs, &spared);
-            if more.is_empty() {
+            let Some(more) = more else {
                 return Attempt::Spill(Vec::new());
-            }
+            };
             more.iter().for_each(|&v| {
                 spared.insert(v);
             });

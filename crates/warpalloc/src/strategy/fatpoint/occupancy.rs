@@ -24,6 +24,8 @@ struct Level<const W: usize> {
     any: Vec<Mask<W>>,
     /// Units held throughout each node. At the leaves the two are the same, and this is empty.
     whole: Vec<Mask<W>>,
+    /// Whether any `whole` row of the level has a unit.
+    has_whole: bool,
 }
 
 /// Units held at every position of a program.
@@ -41,6 +43,7 @@ impl<const W: usize> Occupancy<W> {
             levels.push(Level {
                 any: vec![Mask::EMPTY; nodes as usize],
                 whole: vec![Mask::EMPTY; whole],
+                has_whole: false,
             });
             if nodes <= FAN {
                 return Occupancy { levels };
@@ -56,9 +59,12 @@ impl<const W: usize> Occupancy<W> {
         let mut open = true;
         for (depth, level) in self.levels.iter().enumerate() {
             let shift = SHIFT * depth as u32;
-            if depth > 0 {
-                held.add(&level.whole[(first >> shift) as usize]);
-                held.add(&level.whole[(last >> shift) as usize]);
+            if level.has_whole {
+                let (low, high) = ((first >> shift) as usize, (last >> shift) as usize);
+                held.add(&level.whole[low]);
+                if high != low {
+                    held.add(&level.whole[high]);
+                }
             }
             if open {
                 let (inner_start, inner_end) = (start.div_ceil(FAN), end / FAN);
@@ -117,7 +123,8 @@ impl<const W: usize> Level<W> {
         for node in &mut self.any[range.clone()] {
             node.0[word] |= bits;
         }
-        if !self.whole.is_empty() {
+        if !self.whole.is_empty() && start < end {
+            self.has_whole = true;
             for node in &mut self.whole[range] {
                 node.0[word] |= bits;
             }

@@ -31,6 +31,7 @@ fn options(strategy: Strategy) -> Options {
     Options {
         strategy,
         verify: false,
+        finish: false,
         ..Options::default()
     }
 }
@@ -266,5 +267,5 @@ fn campaign(count: usize) {
 }
 
 fn is_fallback(allocation: &Allocation) -> bool {
-    allocation.stats.spilled == allocation.stats.values && allocation.stats.phases.is_empty()
+    allocation.stats.fell_back
 }

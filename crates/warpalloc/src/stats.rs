@@ -92,6 +92,10 @@ pub struct Stats {
     pub edits: EditCounts,
     /// Bytes of frame saved because values share slots.
     pub shared_slot_bytes: u32,
+    /// Bytes of frame saved by closing gaps between slots.
+    pub compacted_bytes: u32,
+    /// Values alive while a call overwrites registers, where the strategy counts them.
+    pub live_through_calls: u32,
     /// Time by phase, in the order the phases first ran.
     pub phases: Vec<(&'static str, Duration)>,
 }

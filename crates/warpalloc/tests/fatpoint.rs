@@ -37,7 +37,7 @@ fn campaign(seed: u64, count: usize, insts: usize) {
         match allocate(&function, target, &fatpoint()) {
             Ok(allocation) => {
                 total += 1;
-                fallbacks += allocation.stats.phases.is_empty() as usize;
+                fallbacks += allocation.stats.fell_back as usize;
             }
             Err(error) => panic!("function {number} of seed {seed}: {error}"),
         }

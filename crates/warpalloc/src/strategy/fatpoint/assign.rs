@@ -17,6 +17,7 @@ use super::histogram::{Histogram, choose};
 use super::knobs::Knobs;
 use super::mask::Mask;
 use super::occupancy::Occupancy;
+use super::order::SlotMode;
 use super::ranges::{Ranges, overlap, units_of_file};
 use crate::function::Convention;
 use crate::program::{Program, Value};
@@ -43,6 +44,8 @@ pub struct Scene<'a> {
     pub knobs: &'a Knobs,
     /// Wishes for common registers.
     pub wishes: &'a Wishes,
+    /// Pre-allocation priorities.
+    pub priorities: &'a SecondaryMap<Value, u32>,
 }
 
 /// Wishes by value.
@@ -107,7 +110,8 @@ pub struct Assign<'a, const W: usize> {
 impl<'a, const W: usize> Assign<'a, W> {
     /// Nothing placed in `file` yet.
     pub fn new(scene: Scene<'a>, file: File) -> Assign<'a, W> {
-        let units = scene.target.file(file).units;
+        let per_register = scene.target.file(file).units_per_reg;
+        let units = SlotMode::of_units(per_register).slots(scene.target.budget(file));
         Assign {
             scene,
             file,

@@ -1,13 +1,11 @@
 //! Driving one register file: pre-colouring, then the six lists, then assignment.
 
 use super::assign::{Assign, Colours, Scene};
-use super::class::RegClass;
 use super::cluster::{Cluster, ClusterInfo, Clusters};
 use super::constraint::is_constrained;
 use super::guidance::Costs;
 use super::order::{self, PairMode, Rules, Traits};
 use crate::target::File;
-use cranelift_entity::EntityRef;
 use std::cmp::Reverse;
 
 /// What one drive achieved.
@@ -19,50 +17,70 @@ pub struct Outcome {
     pub used: usize,
 }
 
+/// An order to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The six lists.
+    SixLists,
+    /// Program order throughout: packs scalars best where wide values are few.
+    ProgramOrder,
+}
+
+impl Trial {
+    /// All trials, in the order they are made.
+    pub const ALL: [Trial; 2] = [Trial::SixLists, Trial::ProgramOrder];
+}
+
 /// Places every cluster of `file`; `costs` are known once spilling has begun.
 pub fn drive(
     scene: Scene,
     clusters: &mut Clusters,
     file: File,
     costs: Option<&Costs>,
+    trial: Trial,
     colours: &mut Colours,
 ) -> Outcome {
     match scene.target.file(file).units {
-        0..=64 => Drive::<1>::run(scene, clusters, file, costs, colours),
-        65..=256 => Drive::<4>::run(scene, clusters, file, costs, colours),
-        _ => Drive::<8>::run(scene, clusters, file, costs, colours),
+        0..=64 => run::<1>(scene, clusters, file, costs, trial, colours),
+        65..=256 => run::<4>(scene, clusters, file, costs, trial, colours),
+        _ => run::<8>(scene, clusters, file, costs, trial, colours),
     }
 }
 
-struct Drive<const W: usize>;
-
-impl<const W: usize> Drive<W> {
-    fn run(
-        scene: Scene,
-        clusters: &mut Clusters,
-        file: File,
-        costs: Option<&Costs>,
-        colours: &mut Colours,
-    ) -> Outcome {
-        let (fixed, rest): (Vec<Traits>, Vec<Traits>) = traits(&scene, clusters, file, costs)
-            .into_iter()
-            .partition(|t| is_precoloured(&scene, clusters.info(t.cluster)));
-        let mut assign = Assign::<W>::new(scene, file);
-        for cluster in precolouring_order(clusters, fixed) {
-            assign.place(clusters, cluster, colours);
+fn run<const W: usize>(
+    scene: Scene,
+    clusters: &mut Clusters,
+    file: File,
+    costs: Option<&Costs>,
+    trial: Trial,
+    colours: &mut Colours,
+) -> Outcome {
+    let (first, mut rest): (Vec<Traits>, Vec<Traits>) = traits(&scene, clusters, file, costs)
+        .into_iter()
+        .partition(|t| is_precoloured(&scene, clusters.info(t.cluster)));
+    if first.is_empty() && rest.is_empty() {
+        return Outcome::default();
+    }
+    if trial == Trial::ProgramOrder {
+        for traits in &mut rest {
+            (traits.constrained, traits.registers) = (false, 1);
         }
-        let rules = Rules {
-            retry: costs.is_some(),
-            cost_threshold: f32::MAX,
-            paired: scene.knobs.paired,
-        };
-        for cluster in order::stack(&rest, &rules).into_iter().rev() {
-            assign.place(clusters, cluster, colours);
-        }
-        Outcome {
-            failed: assign.failed().to_vec(),
-            used: assign.used(),
-        }
+    }
+    let mut assign = Assign::<W>::new(scene, file);
+    for cluster in precolouring_order(clusters, first) {
+        assign.place(clusters, cluster, colours);
+    }
+    let rules = Rules {
+        retry: costs.is_some(),
+        cost_threshold: f32::MAX,
+        paired: scene.knobs.paired,
+    };
+    for cluster in order::stack(&rest, &rules).into_iter().rev() {
+        assign.place(clusters, cluster, colours);
+    }
+    Outcome {
+        failed: assign.failed().to_vec(),
+        used: assign.used(),
     }
 }
 
@@ -108,10 +126,11 @@ fn traits(scene: &Scene, clusters: &Clusters, file: File, costs: Option<&Costs>)
                 (_, 2..) => PairMode::DoubleWidth,
                 _ => PairMode::Single,
             };
+            let priority = info.members.iter().map(|m| scene.priorities[m.value]).max();
             let bound = is_constrained(scene.program, scene.target, scene.ranges, info);
             Traits {
                 cluster,
-                constrained: bound,
+                constrained: bound || priority > Some(0),
                 registers,
                 pair,
                 cost,
@@ -120,20 +139,9 @@ fn traits(scene: &Scene, clusters: &Clusters, file: File, costs: Option<&Costs>)
                     .iter()
                     .map(|m| scene.ranges.length(m.value) as f32)
                     .sum(),
-                flagged: false,
-                priority: 0,
+                flagged: priority > Some(0),
+                priority: priority.unwrap_or(0),
             }
         })
         .collect()
-}
-
-/// Values by class of the document, for statistics.
-pub fn count_by_class(scene: &Scene) -> [u32; 7] {
-    let mut counts = [0; 7];
-    for &value in scene.ranges.by_start() {
-        let class = scene.program.values[value].class;
-        counts[RegClass::of(scene.target, class).number()] += 1;
-        debug_assert!(value.index() < scene.program.values.len());
-    }
-    counts
 }

@@ -11,7 +11,7 @@
 //! positions are not relieved.
 
 use super::assign::{Colours, Scene};
-use super::cluster::{ClusterInfo, Clusters};
+use super::cluster::ClusterInfo;
 use super::ranges::{Ranges, overlap};
 use crate::analysis::Order;
 use crate::program::{Program, Value};
@@ -199,7 +199,6 @@ impl Excess {
 /// nobody's way, so that nothing more may be needed. `None` if neither is possible.
 pub fn victims(
     scene: &Scene,
-    clusters: &Clusters,
     info: &ClusterInfo,
     colours: &Colours,
     costs: &Costs,
@@ -257,10 +256,7 @@ pub fn victims(
             victims.dedup();
             Some(victims)
         }
-        _ if own.is_finite() => {
-            debug_assert!(clusters.of(info.members[0].value).is_some());
-            Some(info.members.iter().map(|m| m.value).collect())
-        }
+        _ if own.is_finite() => Some(info.members.iter().map(|m| m.value).collect()),
         _ => None,
     }
 }

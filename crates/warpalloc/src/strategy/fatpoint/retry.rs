@@ -1,0 +1,343 @@
+//! Attempts: without spilling first, then with.
+//!
+//! The first attempt spills nothing and may try several orders; the best result is the one
+//! with the fewest clusters left over. When none succeeds, guidance picks values to spill,
+//! the program is rewritten without them, and the next attempt starts over with the budget
+//! that guidance aims at lowered by one. Where an attempt leaves no fewer clusters over
+//! than the one before, extra values are spilled so that attempts cannot stall.
+
+use super::affinity::{Affinity, affinities};
+use super::assign::{Colours, Scene, Wishes};
+use super::class::RegClass;
+use super::cluster::{Cluster, Clusters};
+use super::coalesce::Coalescer;
+use super::compact::compact;
+use super::drive::{Trial, drive};
+use super::guidance::{self, Costs};
+use super::mac;
+use super::ranges::Ranges;
+use super::remat::RematLists;
+use super::setup;
+use crate::allocation::{Allocation, Space};
+use crate::error::Error;
+use crate::function::{Function, Kind};
+use crate::options::Options;
+use crate::prepare::schedule::schedule;
+use crate::program::{Facts, Op, Program, Value, emit};
+use crate::spill::{SpillPolicy, Spiller};
+use crate::stats::Stats;
+use crate::target::{File, Target};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use std::time::Instant;
+
+/// How an attempt ended.
+pub enum Attempt {
+    /// Every value has a register.
+    Done(Colours),
+    /// These should be spilled first.
+    Spill(Vec<Value>),
+    /// Something that cannot be spilled has no register, and nothing can make room for it.
+    Stuck,
+}
+
+/// Attempts to allocate one function, one after the other.
+pub struct Retry<'a> {
+    program: Program<'a>,
+    facts: Facts,
+    target: &'a Target,
+    options: &'a Options,
+    spiller: Option<Spiller<'a>>,
+    space: Space,
+    /// Failed attempts since spilling began.
+    failures: usize,
+    /// Clusters the last attempt left over.
+    left_over: usize,
+    stats: Stats,
+}
+
+/// The result of one trial.
+struct Placed {
+    clusters: Clusters,
+    colours: Colours,
+    failed: Vec<Cluster>,
+}
+
+impl<'a> Retry<'a> {
+    /// Nothing attempted yet.
+    pub fn new(
+        function: &'a Function,
+        target: &'a Target,
+        options: &'a Options,
+    ) -> Result<Retry<'a>, Error> {
+        let mut stats = Stats::default();
+        let begun = Instant::now();
+        let program = Program::new(function, target, None)?;
+        stats.values = program.values.len() as u32;
+        stats.add_time("build", begun.elapsed());
+        let begun = Instant::now();
+        let facts = Facts::of(&program);
+        stats.add_time("analyse", begun.elapsed());
+        Ok(Retry {
+            program,
+            facts,
+            target,
+            options,
+            spiller: None,
+            space: options.spill_space,
+            failures: 0,
+            left_over: usize::MAX,
+            stats,
+        })
+    }
+
+    /// How many attempts there were.
+    pub fn iterations(&self) -> u32 {
+        self.stats.iterations
+    }
+
+    /// Tries to give every value a register.
+    pub fn attempt(&mut self) -> Attempt {
+        self.stats.iterations += 1;
+        let begun = Instant::now();
+        let Facts {
+            order, liveness, ..
+        } = &self.facts;
+        let ranges = Ranges::compute(&self.program, self.target, order, liveness);
+        self.stats.add_time("ranges", begun.elapsed());
+        let over = self.over_budget(&ranges);
+        if !over.is_empty() {
+            return self.relieve(&ranges, &over);
+        }
+        let begun = Instant::now();
+        let affinities = affinities(&self.program, &ranges, &self.facts.frequencies);
+        let wishes = Wishes::new(self.program.values.len(), &affinities);
+        let priorities = mac::priorities(&self.program, &self.options.knobs);
+        self.stats.add_time("wishes", begun.elapsed());
+        // The statistics are written while the scene borrows everything else.
+        let mut stats = std::mem::take(&mut self.stats);
+        let scene = Scene {
+            program: &self.program,
+            target: self.target,
+            ranges: &ranges,
+            knobs: &self.options.knobs,
+            wishes: &wishes,
+            priorities: &priorities,
+        };
+        let costs = (self.failures > 0).then(|| self.costs());
+        let best = self.best_trial(scene, &affinities, costs.as_ref(), &mut stats);
+        let end = match best.failed.is_empty() {
+            true => {
+                self.count(&scene, &affinities, &best, &mut stats);
+                Attempt::Done(best.colours)
+            }
+            false => {
+                let costs = costs.unwrap_or_else(|| self.costs());
+                self.make_room(&scene, &best, &costs)
+            }
+        };
+        self.left_over = best.failed.len();
+        self.stats = stats;
+        end
+    }
+
+    /// Runs trials until one succeeds, and keeps the one that leaves the fewest clusters.
+    fn best_trial(
+        &self,
+        scene: Scene,
+        affinities: &[Affinity],
+        costs: Option<&Costs>,
+        stats: &mut Stats,
+    ) -> Placed {
+        let trials = Trial::ALL
+            .iter()
+            .take(self.options.knobs.non_spill_trials.max(1) as usize);
+        let mut best: Option<Placed> = None;
+        for &trial in trials {
+            let placed = self.place(scene, affinities, costs, trial, stats);
+            if best
+                .as_ref()
+                .is_none_or(|b| placed.failed.len() < b.failed.len())
+            {
+                best = Some(placed);
+            }
+            if best.as_ref().is_some_and(|b| b.failed.is_empty()) {
+                break;
+            }
+        }
+        best.unwrap_or_else(|| self.place(scene, affinities, costs, Trial::SixLists, stats))
+    }
+
+    fn place(
+        &self,
+        scene: Scene,
+        affinities: &[Affinity],
+        costs: Option<&Costs>,
+        trial: Trial,
+        stats: &mut Stats,
+    ) -> Placed {
+        let begun = Instant::now();
+        let mut clusters = Clusters::new(&self.program, scene.ranges);
+        Coalescer::new(&self.program, self.target, scene.ranges, scene.knobs)
+            .run(&mut clusters, affinities);
+        stats.add_time("coalesce", begun.elapsed());
+        let begun = Instant::now();
+        let mut colours: Colours = SecondaryMap::with_capacity(self.program.values.len());
+        let mut failed = Vec::new();
+        for file in RegClass::drives(self.target) {
+            let outcome = drive(scene, &mut clusters, file, costs, trial, &mut colours);
+            failed.extend(outcome.failed);
+        }
+        stats.add_time("assign", begun.elapsed());
+        Placed {
+            clusters,
+            colours,
+            failed,
+        }
+    }
+
+    /// Files with more alive at once than they have units.
+    fn over_budget(&self, ranges: &Ranges) -> Vec<File> {
+        let files = self.target.files();
+        let over = files.filter(|(file, info)| ranges.peak(*file) > info.units);
+        over.map(|(file, _)| file).collect()
+    }
+
+    /// What to spill so that no more is alive at once than the budget has.
+    fn relieve(&mut self, ranges: &Ranges, over: &[File]) -> Attempt {
+        if self.failures == 0 && self.reorder() {
+            return Attempt::Spill(Vec::new());
+        }
+        let costs = self.costs();
+        let mut chosen = Vec::new();
+        for &file in over {
+            let units = self.target.file(file).units;
+            let limit = match self.options.knobs.budget_limit_secondary {
+                0 => units / 4,
+                limit => (limit as usize).min(units / 2),
+            };
+            let budget = units - self.failures.min(limit);
+            let order = &self.facts.order;
+            let program = &self.program;
+            chosen.extend(guidance::relieve(
+                program, order, ranges, &costs, file, budget,
+            ));
+        }
+        match chosen.is_empty() {
+            true => Attempt::Stuck,
+            false => Attempt::Spill(chosen),
+        }
+    }
+
+    /// Tries an order of instructions that needs fewer registers, once, before spilling.
+    fn reorder(&mut self) -> bool {
+        if !self.options.schedule || self.program.order.is_some() {
+            return false;
+        }
+        let function = self.program.function;
+        let Some(order) = schedule(function, self.target) else {
+            return false;
+        };
+        match Program::new(function, self.target, Some(order)) {
+            Ok(program) => {
+                self.facts = Facts::of(&program);
+                self.program = program;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// What to spill so that the clusters left over get registers.
+    fn make_room(&self, scene: &Scene, placed: &Placed, costs: &Costs) -> Attempt {
+        let mut chosen: Vec<Value> = Vec::new();
+        let mut spared = EntitySet::new();
+        let stalls = placed.failed.len() >= self.left_over;
+        for &cluster in &placed.failed {
+            let info = placed.clusters.info(cluster);
+            let own = info.members.iter().map(|m| m.value);
+            let more = match stalls && own.clone().all(|v| costs[v].is_finite()) {
+                // No progress: what is left over goes, whatever it costs.
+                true => own.collect(),
+                false => match guidance::victims(scene, info, &placed.colours, costs, &spared) {
+                    Some(more) => more,
+                    None => return Attempt::Stuck,
+                },
+            };
+            more.iter().for_each(|&v| {
+                spared.insert(v);
+            });
+            chosen.extend(more);
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        Attempt::Spill(chosen)
+    }
+
+    fn costs(&self) -> Costs {
+        let knobs = &self.options.knobs;
+        let mut costs = setup::costs(&self.program, &self.facts, knobs, self.space);
+        RematLists::find(&self.program, self.target, knobs).apply(&mut costs);
+        costs
+    }
+
+    /// Rewrites the program without `values`.
+    pub fn spill(&mut self, values: &[Value]) -> Result<(), Error> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        self.failures += 1;
+        if self.spiller.is_none() {
+            self.space = setup::spill_space(self.program.function, self.options)?;
+            let policy = SpillPolicy {
+                remat_ratio: self.options.knobs.remat_threshold,
+                ..SpillPolicy::default()
+            };
+            self.spiller = Some(Spiller::new(self.target, policy, self.space));
+        }
+        if let Some(spiller) = &mut self.spiller {
+            let counts = spiller.spill(&mut self.program, &self.facts, values);
+            self.stats.spilled += counts.memory + counts.carried;
+            self.stats.rematerialised += counts.recomputed;
+        }
+        self.facts = Facts::of(&self.program);
+        self.stats.add_time("spill", begun.elapsed());
+        Ok(())
+    }
+
+    /// Counts what the attempt achieved.
+    fn count(&self, scene: &Scene, affinities: &[Affinity], placed: &Placed, stats: &mut Stats) {
+        stats.copies = affinities.len() as u32;
+        let same = |a: &&Affinity| match (placed.colours[a.to], placed.colours[a.from]) {
+            (Some(to), Some(from)) => {
+                to.file == from.file && i32::from(from.unit) - i32::from(to.unit) == a.shift
+            }
+            _ => false,
+        };
+        stats.coalesced = affinities.iter().filter(same).count() as u32;
+        let through_call = |v: &&Value| scene.ranges.clobbers_across(**v).next().is_some();
+        let values = scene.ranges.by_start().iter();
+        stats.live_through_calls = match has_calls(&self.program) {
+            true => values.filter(through_call).count() as u32,
+            false => 0,
+        };
+    }
+
+    /// The allocation that `colours` make.
+    pub fn finish(self, colours: &Colours) -> Result<Allocation, Error> {
+        let function = self.program.function;
+        let options = Options {
+            spill_space: self.space,
+            ..self.options.clone()
+        };
+        let mut allocation = emit(&self.program, self.target, &options, colours, self.stats)?;
+        allocation.stats.compacted_bytes = compact(function, self.target, &mut allocation);
+        Ok(allocation)
+    }
+}
+
+fn has_calls(program: &Program) -> bool {
+    let function = program.function;
+    let mut ops = program.blocks.values().flat_map(|block| &block.ops);
+    ops.any(|op| matches!(op, Op::Inst { inst, .. } if function.inst(*inst).kind == Kind::Call))
+}

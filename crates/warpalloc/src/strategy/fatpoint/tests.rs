@@ -1,0 +1,1 @@
+//! Tests of rows that need more than one file.

@@ -7,6 +7,10 @@
 //! and 0 with the matching `setp`, conversions between 16 and 32 bits, accesses to spill
 //! memory); anything else hashes its text without registers together with its inputs.
 //! Instructions with effects leave an event.
+//!
+//! A text may read registers nobody wrote, and real ones do. What such a read gives is
+//! nobody's business, so in the original everything computed from it is [`UNDEFINED`] too,
+//! an event of it matches any other, and a branch on it ends the run.
 
 use crate::ast::{Instruction, Operand, Span};
 use crate::lower::{Code, Lowered, Source};
@@ -26,13 +30,24 @@ pub(crate) struct Replay {
     pub finished: bool,
 }
 
+/// A piece without defined contents, and an event that depends on one.
+pub(crate) const UNDEFINED: u64 = u64::MAX;
+
 /// Steps that a run takes at most.
 const STEPS: usize = 400_000;
 
+/// Which of the two texts is run: only the original may say what is undefined.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Original,
+    Allocated,
+}
+
 /// Runs a function until it ends or has left `limit` events.
-pub(crate) fn replay(lowered: &Lowered, limit: usize, seed: u64) -> Replay {
+pub(crate) fn replay(lowered: &Lowered, side: Side, limit: usize, seed: u64) -> Replay {
     let mut machine = Machine {
         lowered,
+        side,
         values: FxHashMap::default(),
         memory: FxHashMap::default(),
         visits: FxHashMap::default(),
@@ -53,13 +68,20 @@ pub(crate) fn replay(lowered: &Lowered, limit: usize, seed: u64) -> Replay {
             let events = machine.events;
             return Replay { events, finished };
         }
-        let way = machine.way(lowered.function.terminator(block), succs.len());
+        let Some(way) = machine.way(lowered.function.terminator(block), succs.len()) else {
+            let events = machine.events;
+            return Replay {
+                events,
+                finished: false,
+            };
+        };
         block = succs[way].block;
     }
 }
 
 struct Machine<'x, 'm, 'a> {
     lowered: &'x Lowered<'m, 'a>,
+    side: Side,
     values: FxHashMap<VReg, Pieces>,
     memory: FxHashMap<(&'static str, u64), u64>,
     visits: FxHashMap<Inst, u64>,
@@ -92,7 +114,11 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
     }
 
     fn get(&self, vreg: VReg) -> Pieces {
-        let unset = || vec![u64::MAX; self.width(vreg)];
+        // After allocation, any register holds something.
+        let unset = || match self.side {
+            Side::Original => vec![UNDEFINED; self.width(vreg)],
+            Side::Allocated => vec![hash(&("unset", vreg)); self.width(vreg)],
+        };
         self.values.get(&vreg).cloned().unwrap_or_else(unset)
     }
 
@@ -102,20 +128,20 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
         found.map(|o| usize::from(o.operand))
     }
 
-    /// Whether the guard, if any, lets the instruction happen.
-    fn happens(&self, inst: Inst, stmt: &Instruction) -> bool {
+    /// Whether the guard, if any, lets the instruction happen; `None` if that is undefined.
+    fn happens(&self, inst: Inst, stmt: &Instruction) -> Option<bool> {
         match (self.guard(inst, stmt), &stmt.guard) {
             (Some(operand), Some(guard)) => {
-                let bit = self.get(self.vreg(inst, operand))[0] & 1 == 1;
-                bit != guard.negated
+                let piece = self.get(self.vreg(inst, operand))[0];
+                (piece != UNDEFINED).then_some((piece & 1 == 1) != guard.negated)
             }
-            _ => true,
+            _ => Some(true),
         }
     }
 
-    fn way(&mut self, inst: Inst, ways: usize) -> usize {
+    fn way(&mut self, inst: Inst, ways: usize) -> Option<usize> {
         let Source::Written { inst: stmt, .. } = self.code(inst).source else {
-            return 0;
+            return Some(0);
         };
         let visits = self.visits.entry(inst).or_default();
         *visits += 1;
@@ -128,10 +154,11 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
         if stmt.mnemonic == "brx" {
             let targets = ways - usize::from(stmt.guard.is_some());
             let index = self.get(self.vreg(inst, 0));
-            return (hash(&(index, shake)) as usize) % targets;
+            let known = !index.contains(&UNDEFINED);
+            return known.then(|| (hash(&(index, shake)) as usize) % targets);
         }
-        let taken = self.happens(inst, stmt) != (shake & 1 == 1);
-        if ways == 1 || taken { 0 } else { 1 }
+        let taken = self.happens(inst, stmt)? != (shake & 1 == 1);
+        Some(if ways == 1 || taken { 0 } else { 1 })
     }
 
     fn step(&mut self, inst: Inst) {
@@ -149,19 +176,28 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
             }
             Source::Deliver { name, .. } => {
                 let value = self.get(self.vreg(inst, 0));
-                self.events.push(hash(&(name, value)));
+                let undefined = value.contains(&UNDEFINED);
+                let event = if undefined {
+                    UNDEFINED
+                } else {
+                    hash(&(name, value))
+                };
+                self.events.push(event);
             }
             Source::Written { inst: stmt, .. } => {
-                let guarded = self.happens(inst, stmt);
+                let happens = self.happens(inst, stmt);
                 let is_branch = function.inst(inst).kind == Kind::Branch;
-                if guarded && !is_branch && !self.understood(inst, stmt) {
-                    self.opaque(inst, stmt);
+                if happens == Some(false) || is_branch {
+                    return;
+                }
+                if happens.is_none() || !self.understood(inst, stmt) {
+                    self.opaque(inst, stmt, happens.is_none());
                 }
             }
         }
     }
 
-    fn opaque(&mut self, inst: Inst, stmt: &Instruction) {
+    fn opaque(&mut self, inst: Inst, stmt: &Instruction, mut undefined: bool) {
         let function = &self.lowered.function;
         let guard = self.guard(inst, stmt);
         let written = self.code(inst).occurrences.iter();
@@ -176,6 +212,7 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
             .filter(|&&i| Some(i) != guard && operands[i].role == warpalloc::function::Role::Use)
             .map(|&i| self.get(operands[i].vreg))
             .collect();
+        undefined |= inputs.iter().flatten().any(|&piece| piece == UNDEFINED);
         let effect = function.inst(inst).effect;
         let time = match effect {
             Effect::Pure => 0,
@@ -183,14 +220,17 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
         };
         let mark = hash(&(self.text(inst, stmt), inputs, time, self.seed));
         if effect == Effect::Write {
-            self.events.push(mark);
+            self.events.push(if undefined { UNDEFINED } else { mark });
         }
         let mut results = 0;
         for &i in &mentioned {
             if operands[i].role.writes() {
                 let vreg = operands[i].vreg;
-                let pieces = (0..self.width(vreg)).map(|p| hash(&(mark, results, p)));
-                let pieces = pieces.collect();
+                let piece = |p: usize| match undefined {
+                    true => UNDEFINED,
+                    false => hash(&(mark, results, p)),
+                };
+                let pieces = (0..self.width(vreg)).map(piece).collect();
                 self.values.insert(vreg, pieces);
                 results += 1;
             }
@@ -228,7 +268,7 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
             ("mov", _) => self.copy(inst, stmt),
             ("xor", _) if stmt.guard.is_none() && registers.len() == 3 => {
                 let read = |i: usize| self.get(self.vreg(inst, registers[i]));
-                let pieces = read(1).iter().zip(read(2)).map(|(a, b)| a ^ b).collect();
+                let pieces = read(1).into_iter().zip(read(2)).map(exclusive_or).collect();
                 self.values.insert(self.vreg(inst, registers[0]), pieces);
                 true
             }
@@ -241,6 +281,7 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
             ("setp", ["ne", "b32"]) if constants.get(2) == Some(&Some(0)) => {
                 let value = self.get(self.vreg(inst, registers[1]));
                 let bit = match value[1] {
+                    _ if value.contains(&UNDEFINED) => UNDEFINED,
                     0 => value[0],
                     _ => hash(&value),
                 };
@@ -330,6 +371,13 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
         let first = usize::from(found.operand);
         let lanes = first..first + usize::from(found.lanes);
         Some(lanes.map(Lane::Register).collect())
+    }
+}
+
+fn exclusive_or((a, b): (u64, u64)) -> u64 {
+    match a == UNDEFINED || b == UNDEFINED {
+        true => UNDEFINED,
+        false => a ^ b,
     }
 }
 

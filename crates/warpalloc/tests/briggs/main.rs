@@ -1,3 +1,4 @@
 //! Graph colouring, seen from outside.
 
+mod examples;
 mod random;

@@ -280,6 +280,25 @@ impl Bodies {
         })
     }
 
+    /// Whether `body` can exist: some start suits it, and no two of its members that
+    /// interfere overlap.
+    pub fn is_sound(&self, interference: &Interference, body: BodyId) -> bool {
+        let apart = |m: &Member| {
+            let start = m.offset as i32;
+            interference.edges(m.value).all(|edge| {
+                let seat = self.seats[edge.value];
+                let there = seat.offset as i32;
+                seat.body != body.into()
+                    || start >= there + seat.width as i32
+                    || there >= start + m.width as i32
+                    || (edge.conditional
+                        && interference.distance(m.value, edge.value) == Some(there - start))
+            })
+        };
+        let info = &self.bodies[body];
+        !info.starts.is_empty() && info.members.iter().all(apart)
+    }
+
     /// Makes the two bodies of `joint` one, and returns which number it keeps and which it
     /// gives up.
     pub fn merge(&mut self, joint: &Joint) -> (BodyId, BodyId) {

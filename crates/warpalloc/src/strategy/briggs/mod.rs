@@ -82,7 +82,7 @@ fn until_coloured(
         let mut clock = Clock::start();
         let facts = Facts::of(program);
         clock.lap(stats, "analyse");
-        let selected = colour(program, target, options, &facts, stats);
+        let selected = colour(program, target, options, &facts, stats)?;
         stats.iterations += 1;
         if selected.spilled.is_empty() {
             return Ok(selected.stuck.is_none().then_some(selected.colours));
@@ -118,7 +118,7 @@ fn join_reloads<'a>(
     clock.lap(stats, "join reloads");
     for _ in 0..MAX_JOIN_ROUNDS {
         let facts = Facts::of(&joined);
-        let selected = colour(&joined, target, options, &facts, stats);
+        let selected = colour(&joined, target, options, &facts, stats).ok()?;
         if selected.spilled.is_empty() {
             return selected
                 .stuck
@@ -159,7 +159,7 @@ fn colour(
     options: &Options,
     facts: &Facts,
     stats: &mut Stats,
-) -> Selected {
+) -> Result<Selected, Error> {
     let mut clock = Clock::start();
     let interference = Interference::build(program, target, &facts.liveness);
     if stats.iterations == 0 {
@@ -184,6 +184,10 @@ fn colour(
     let graph = Graph::new(program, target, &interference, &costs, limits);
     clock.lap(stats, "graph");
     let simplified = simplify(graph, &moves, &options.briggs);
+    if let Some(body) = simplified.unsound {
+        let message = format!("coalescing made {body} of values that interfere");
+        return Err(Error::Unproved(message));
+    }
     stats.merges += simplified.merges;
     clock.lap(stats, "simplify");
     let mut preferences = Preferences::new(program, target, &moves);
@@ -198,7 +202,7 @@ fn colour(
     );
     stats.undone += selected.undone;
     clock.lap(stats, "select");
-    selected
+    Ok(selected)
 }
 
 /// Every value has its register: count what became of the copies, and write it all down.

@@ -48,6 +48,8 @@ pub struct Simplified<'a> {
     pub stack: Vec<BodyId>,
     /// How many merges were made.
     pub merges: u32,
+    /// A merge that verification rejects.
+    pub unsound: Option<BodyId>,
 }
 
 /// Takes `graph` apart.
@@ -72,6 +74,7 @@ pub fn simplify<'a>(
         entered: vec![0; bodies],
         stack: Vec::with_capacity(bodies),
         merges: 0,
+        unsound: None,
         around: Vec::new(),
         shared: Vec::new(),
     };
@@ -82,6 +85,7 @@ pub fn simplify<'a>(
         graph: simplifier.graph,
         stack: simplifier.stack,
         merges: simplifier.merges,
+        unsound: simplifier.unsound,
     }
 }
 
@@ -103,6 +107,7 @@ pub(super) struct Simplifier<'a, 'm> {
     entered: Vec<u32>,
     stack: Vec<BodyId>,
     merges: u32,
+    unsound: Option<BodyId>,
     around: Vec<Neighbour>,
     pub(super) shared: Vec<Shared>,
 }
@@ -324,6 +329,10 @@ impl Simplifier<'_, '_> {
             self.lists[side.index()] = List::None;
         }
         let (kept, crossed) = self.graph.merge(joint);
+        if self.options.verify_coalescing {
+            let sound = self.graph.bodies.is_sound(self.graph.interference, kept);
+            self.unsound = self.unsound.or((!sound).then_some(kept));
+        }
         let gone = if kept == joint.a { joint.b } else { joint.a };
         let moved = std::mem::take(&mut self.moves_of[gone.index()]);
         self.moves_of[kept.index()].extend(moved);

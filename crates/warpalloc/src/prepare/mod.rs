@@ -2,3 +2,4 @@
 
 pub mod bodies;
 pub mod schedule;
+pub mod split;

@@ -25,6 +25,22 @@ impl Op {
             Op::Reload { value, .. } => SmallVec::from_slice(&[(*value, Role::Def)]),
         }
     }
+
+    /// Puts another value in place of each.
+    pub fn rename(&mut self, mut name: impl FnMut(Value) -> Value) {
+        match self {
+            Op::Inst { values, .. } | Op::Recompute { values, .. } => {
+                values.iter_mut().for_each(|value| *value = name(*value));
+            }
+            Op::Copies(pairs) => {
+                for (to, from) in pairs {
+                    (*to, *from) = (name(*to), name(*from));
+                }
+            }
+            Op::Transfer { to, from } => (*to, *from) = (name(*to), name(*from)),
+            Op::Store { value, .. } | Op::Reload { value, .. } => *value = name(*value),
+        }
+    }
 }
 
 impl Cfg for Program<'_> {

@@ -42,6 +42,8 @@ pub struct Spiller<'t> {
     homes: SecondaryMap<Value, Option<Home>>,
     /// Which spilled value a piece belongs to.
     pieces: SecondaryMap<Value, Option<Value>>,
+    /// The first of the pieces that a value was split into to be spilled, by that value.
+    first_of_split: SecondaryMap<Value, Option<Value>>,
     /// Values that are in no operation any more.
     gone: EntitySet<Value>,
     /// Values whose joined pieces did not fit: theirs stay apart from now on.
@@ -57,6 +59,7 @@ impl<'t> Spiller<'t> {
             space,
             homes: SecondaryMap::new(),
             pieces: SecondaryMap::new(),
+            first_of_split: SecondaryMap::new(),
             gone: EntitySet::new(),
             eager: EntitySet::new(),
         }
@@ -108,6 +111,17 @@ impl<'t> Spiller<'t> {
             self.eager.insert(self.spilled_value(value));
             return;
         }
+        // Only one piece of a split value is alive at a time, so one home serves them all,
+        // and the copies between those that are spilled vanish.
+        let root = program.root_of(value);
+        if let Some(first) = self.first_of_split[root]
+            && matches!(self.homes[first], Some(Home::Slot(_) | Home::Carrier(_)))
+        {
+            self.homes[value] = self.homes[first];
+            self.pieces[value] = Some(first);
+            return;
+        }
+        self.first_of_split[root] = Some(value);
         let class = program.values[value].class;
         self.homes[value] = Some(
             match (remat.instruction(value), carrier_class(self.target, class)) {
@@ -145,7 +159,7 @@ impl<'t> Spiller<'t> {
     }
 
     /// Where `value`, spilled or a piece, can be fetched from.
-    pub(super) fn home(&self, value: Value) -> Option<Home> {
+    pub fn home(&self, value: Value) -> Option<Home> {
         self.homes[value]
     }
 

@@ -25,7 +25,8 @@ use crate::function::Function;
 use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
 use crate::prepare::schedule::schedule;
-use crate::program::{Facts, Origin, Program, Value, emit};
+use crate::prepare::split::{SplitPolicy, split_at_loops};
+use crate::program::{Facts, Program, Value, emit};
 use crate::spill::cost::{CostModel, spill_costs};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
@@ -55,6 +56,10 @@ pub fn allocate(
     };
     let mut program = Program::new(function, target, order)?;
     stats.values = program.values.len() as u32;
+    if options.split {
+        let facts = Facts::of(&program);
+        split_at_loops(&mut program, target, &facts, SplitPolicy::default());
+    }
     let eager = SpillPolicy {
         lazy_reload: false,
         ..SpillPolicy::default()
@@ -125,7 +130,7 @@ fn join_reloads<'a>(
                 .is_none()
                 .then_some((joined, selected.colours));
         }
-        let is_piece = |v: &Value| matches!(joined.values[*v].origin, Origin::Piece(_));
+        let is_piece = |v: &Value| spiller.home(*v).is_some();
         if !selected.spilled.iter().all(is_piece) {
             return None;
         }

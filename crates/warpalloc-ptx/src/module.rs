@@ -476,6 +476,8 @@ impl<'m, 'a> Job<'m, 'a> {
     ) -> Result<(Allocated, Edits), Failure> {
         let options = Options {
             spill_space: space,
+            // Names local to braces hold statements in place, which the model cannot say.
+            schedule: self.options.options.schedule && !lowered.has_nested_symbols(),
             ..self.options.options.clone()
         };
         let failed = |error: Error| self.failure(lowered, error);

@@ -260,7 +260,9 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
             }
             return Ok(());
         }
-        if self.allocation.order.is_some() {
+        // A terminator stays where it is, and edges may still change its labels.
+        let is_terminator = self.lowered.function.inst(inst).kind.is_terminator();
+        if self.allocation.order.is_some() && !is_terminator {
             let regs = self.allocation.operands(&self.lowered.function, inst);
             let text = self.rendered(inst, regs)?;
             let mut lines = before.to_vec();

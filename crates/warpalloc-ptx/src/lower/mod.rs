@@ -149,6 +149,20 @@ impl Lowered<'_, '_> {
             _ => None,
         }
     }
+
+    /// Whether some statement names what only its own braces know.
+    pub(crate) fn has_nested_symbols(&self) -> bool {
+        let is_nested = |code: &Code| {
+            matches!(
+                code.source,
+                Source::Written {
+                    nested_symbol: true,
+                    ..
+                }
+            )
+        };
+        self.codes.iter().any(is_nested)
+    }
 }
 
 /// Lowers one function with a body.

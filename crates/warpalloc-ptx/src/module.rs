@@ -420,7 +420,7 @@ impl<'m, 'a> Job<'m, 'a> {
                     *edits = own;
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
-                Err(Failure::Refused(reason)) => refusal = reason,
+                Err(Failure::Refused(reason) | Failure::Unspeakable(reason)) => refusal = reason,
                 Err(Failure::Fatal(error)) => return Err(error),
             }
         }
@@ -466,6 +466,8 @@ impl<'m, 'a> Job<'m, 'a> {
         blocks(own + ours) >= blocks(own)
     }
 
+    /// Allocates and applies. Where scheduling took an instruction out of the braces that
+    /// declare what it names, as around the parameters of calls, it is done without.
     fn attempt(
         &self,
         lowered: &Lowered,
@@ -474,24 +476,39 @@ impl<'m, 'a> Job<'m, 'a> {
         space: Space,
         surroundings: Surroundings,
     ) -> Result<(Allocated, Edits), Failure> {
-        let options = Options {
+        let mut options = Options {
             spill_space: space,
             // Names local to braces hold statements in place, which the model cannot say.
             schedule: self.options.options.schedule && !lowered.has_nested_symbols(),
             ..self.options.options.clone()
         };
+        let first = self.attempt_with(lowered, target, budget, &options, surroundings);
+        if !matches!(first, Err(Failure::Unspeakable(_))) || !options.schedule {
+            return first;
+        }
+        options.schedule = false;
+        self.attempt_with(lowered, target, budget, &options, surroundings)
+    }
+
+    fn attempt_with(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        mut budget: u32,
+        options: &Options,
+        surroundings: Surroundings,
+    ) -> Result<(Allocated, Edits), Failure> {
         let failed = |error: Error| self.failure(lowered, error);
         let mut target = target.clone();
-        let mut budget = budget;
-        let mut allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
+        let mut allocation = allocate(&lowered.function, &target, options).map_err(failed)?;
         let bases = apply::base_registers(allocation.frame, &surroundings) as u32;
         if bases > 0 {
             // The addresses of spill memory live in registers too.
             budget = budget.saturating_sub(bases);
             target = target.with_budget(File::R, budget as usize);
-            allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
+            allocation = allocate(&lowered.function, &target, options).map_err(failed)?;
         }
-        let unspeakable = |Unspeakable(message)| Failure::Refused(message);
+        let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
         let edits =
             apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
         let (registers, predicates) = highest(lowered, &target, &allocation);
@@ -550,6 +567,7 @@ impl<'m, 'a> Job<'m, 'a> {
 
 enum Failure {
     Refused(String),
+    Unspeakable(String),
     Fatal(PtxError),
 }
 

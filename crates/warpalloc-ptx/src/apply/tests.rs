@@ -174,3 +174,21 @@ fn files_of_others_run_the_same_or_are_skipped() {
         }
     }
 }
+
+/// Scheduling knows nothing of the braces around a call's parameters.
+#[test]
+fn calls_are_never_refused_for_their_braces() {
+    let files = files_below(CORPUS);
+    for (path, text) in files.iter().filter(|(path, _)| path.contains("calls")) {
+        for (strategy, cap) in Strategy::ALL.into_iter().flat_map(|s| [(s, 24), (s, 64)]) {
+            let result = allocate_module(text, &with(strategy, Some(cap)), None).unwrap();
+            for function in &result.functions {
+                let outcome = &function.outcome;
+                assert!(
+                    matches!(outcome, Outcome::Allocated(_)),
+                    "{path}: {outcome:?}"
+                );
+            }
+        }
+    }
+}

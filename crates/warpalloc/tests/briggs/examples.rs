@@ -296,3 +296,83 @@ fn a_spill_limit_is_an_error_that_says_what_helps() {
     assert_eq!(message, "6 values are spilled, but 5 is the limit");
     assert!(help.contains("spill limit"));
 }
+
+/// Where an operand of the instruction called `opcode` is.
+fn register_of(
+    function: &Function,
+    allocation: &Allocation,
+    opcode: &str,
+    operand: usize,
+) -> usize {
+    let named = |i: &_| function.opcode_name(function.inst(*i).opcode) == opcode;
+    let inst = function.insts().find(named).unwrap();
+    allocation.operands(function, inst)[operand].unit as usize
+}
+
+/// Three inputs in one bank stall; one of them goes elsewhere where that is free.
+#[test]
+fn inputs_read_together_are_spread_over_banks() {
+    let target = Target::hardware(90).unwrap();
+    let mut b = Builder::new("fma");
+    let block = b.block();
+    let v: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    for &x in &v {
+        b.inst(block, "load").def(x).effect(Effect::Write);
+    }
+    b.inst(block, "fma")
+        .use_(v[0])
+        .use_(v[2])
+        .use_(v[4])
+        .effect(Effect::Write);
+    b.inst(block, "other")
+        .use_(v[1])
+        .use_(v[3])
+        .use_(v[5])
+        .effect(Effect::Write);
+    b.exit(block, "exit");
+    let function = b.finish();
+    let allocation = allocate(&function, &target);
+    for opcode in ["fma", "other"] {
+        let banks: Vec<_> = (0..3)
+            .map(|i| register_of(&function, &allocation, opcode, i) % 2)
+            .collect();
+        assert!(
+            banks.contains(&0) && banks.contains(&1),
+            "{opcode}: {banks:?}"
+        );
+    }
+    let highest = allocation.registers.iter().map(|r| r.unit).max();
+    assert_eq!(highest, Some(5), "banks may not cost a register");
+}
+
+/// A called function saves no register as long as others are free.
+#[test]
+fn preserved_registers_are_the_last_choice_of_a_called_function() {
+    let target = Target::hardware(90).unwrap();
+    let mut b = Builder::new("callee");
+    b.convention(warpalloc::function::Convention::Device);
+    let block = b.block();
+    let v: Vec<VReg> = (0..30).map(|_| b.vreg(Class::R32)).collect();
+    for &x in &v {
+        b.inst(block, "load").def(x).effect(Effect::Write);
+    }
+    for &x in &v {
+        b.inst(block, "store").use_(x).effect(Effect::Write);
+    }
+    b.ret(block, "ret");
+    let function = b.finish();
+    assert!(allocate(&function, &target).edits.is_empty());
+}
+
+/// 70 % of the file on SM 80, 80 % on SM 90, unless told otherwise.
+#[test]
+fn the_pressure_limit_follows_the_generation() {
+    let usual = BriggsOptions::default();
+    let on = |sm| usual.pressure_limit_on(&Target::hardware(sm).unwrap());
+    assert_eq!((on(80), on(89), on(90), on(120)), (0.7, 0.7, 0.8, 0.8));
+    let chosen = BriggsOptions {
+        pressure_limit: Some(0.5),
+        ..BriggsOptions::default()
+    };
+    assert_eq!(chosen.pressure_limit_on(&Target::cicc()), 0.5);
+}

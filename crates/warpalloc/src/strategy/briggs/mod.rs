@@ -195,7 +195,7 @@ fn colour(
     }
     stats.merges += simplified.merges;
     clock.lap(stats, "simplify");
-    let mut preferences = Preferences::new(program, target, &moves);
+    let mut preferences = Preferences::new(program, target, &interference, &moves);
     let selected = select(
         program,
         target,

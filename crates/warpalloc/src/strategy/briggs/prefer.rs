@@ -14,7 +14,7 @@
 
 use crate::coalesce::{Member, Move, MoveId};
 use crate::function::Convention;
-use crate::interference::Places;
+use crate::interference::{Interference, Places};
 use crate::program::{Op, Program, Value};
 use crate::target::{File, RegSet, Target};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
@@ -31,7 +31,8 @@ pub struct Preferences<'a> {
     moves_of: SecondaryMap<Value, SmallVec<[MoveId; 2]>>,
     /// Values that are read together with each value, three or more at a time.
     read_with: SecondaryMap<Value, SmallVec<[Value; 2]>>,
-    /// One past the highest unit in use, by file.
+    /// How many units are in use, by file: at first as many as are needed at once, since no
+    /// colouring gets by with fewer.
     used: Vec<usize>,
     files: SecondaryMap<Value, u8>,
     units_per_reg: usize,
@@ -44,6 +45,7 @@ impl<'a> Preferences<'a> {
     pub fn new(
         program: &Program,
         target: &Target,
+        interference: &Interference,
         moves: &'a PrimaryMap<MoveId, Move>,
     ) -> Preferences<'a> {
         let mut moves_of: SecondaryMap<Value, SmallVec<[MoveId; 2]>> = SecondaryMap::new();
@@ -52,8 +54,11 @@ impl<'a> Preferences<'a> {
             moves_of[mv.from].push(id);
         }
         let mut files = SecondaryMap::new();
+        let mut used = vec![0; target.files().len()];
         for (value, info) in program.values.iter() {
-            files[value] = target.class(info.class).file.index() as u8;
+            let file = target.class(info.class).file.index();
+            files[value] = file as u8;
+            used[file] = used[file].max(interference.peak(value) as usize);
         }
         let preserved = match program.function.convention() {
             Convention::Kernel => Places::none(),
@@ -66,7 +71,7 @@ impl<'a> Preferences<'a> {
             moves,
             moves_of,
             read_with: read_together(program, target),
-            used: vec![0; target.files().len()],
+            used,
             files,
             units_per_reg: target.file(File::R).units_per_reg,
             preserved,

@@ -87,6 +87,8 @@ pub struct Workshop {
     pub ptxas: Option<PathBuf>,
     /// The architecture to assemble for: `sm_90`.
     pub arch: String,
+    /// Whether ptxas may contract products and sums.
+    pub fmad: bool,
     /// Where PTX and cubins are left.
     pub folder: PathBuf,
     /// How many programs run at a time.
@@ -199,8 +201,9 @@ impl Workshop {
         };
         let cubin = self.folder.join(format!("{stem}.cubin"));
         let mut command = Command::new(ptxas);
+        let fmad = if self.fmad { "true" } else { "false" };
         command
-            .args(["-v", "-arch", &self.arch, "-e", entry, "-o"])
+            .args(["-v", "-fmad", fmad, "-arch", &self.arch, "-e", entry, "-o"])
             .arg(&cubin)
             .arg(&ptx);
         let report = self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
@@ -397,6 +400,7 @@ ptxas info    : Function properties for helper
             warpalloc: None,
             ptxas: None,
             arch: "sm_90".into(),
+            fmad: false,
             folder,
             jobs: 2,
             patience: Duration::from_secs(1),

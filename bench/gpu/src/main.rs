@@ -62,6 +62,10 @@ struct RunArgs {
     /// ptxas; without it the driver compiles PTX itself and spills are not counted.
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
+    /// Lets ptxas contract products and sums, in all builds alike. PTX allows it wherever no rounding is
+    /// written, so that bits then depend on where spill code stands.
+    #[arg(long)]
+    fmad: bool,
     /// Only kernels whose `source/entry` contains this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -166,6 +170,7 @@ fn setup(args: &RunArgs) -> Result<Setup> {
         ptxas: args.ptxas.as_deref().map(version).transpose()?,
         warpalloc: args.warpalloc.as_deref().map(version).transpose()?,
         arch: args.arch.clone().unwrap_or("sm_90".to_owned()),
+        fmad: args.fmad,
         seed: args.seed,
         reps: args.reps,
         ..Setup::default()
@@ -233,6 +238,7 @@ fn workshop(args: &RunArgs, arch: &str) -> Result<Workshop> {
         warpalloc: args.warpalloc.clone(),
         ptxas: args.ptxas.clone(),
         arch: arch.to_owned(),
+        fmad: args.fmad,
         folder,
         jobs: args.jobs.unwrap_or(cores),
         patience: Duration::from_secs(args.patience),

@@ -23,6 +23,8 @@ pub struct Setup {
     pub warpalloc: Option<String>,
     /// The architecture assembled for.
     pub arch: String,
+    /// Whether ptxas was free to contract products and sums.
+    pub fmad: bool,
     /// Where inputs came from.
     pub seed: u64,
     /// Timed launches per variant.

@@ -16,6 +16,7 @@ use warpalloc_ptx::module::{
 
 use crate::UsageError;
 use crate::files::{self, Input};
+use crate::knobs;
 
 /// What to allocate and how.
 #[derive(Args, Debug)]
@@ -49,6 +50,9 @@ pub struct AllocArgs {
     /// Do not prove the result
     #[arg(long)]
     no_verify: bool,
+    /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    knob: Vec<String>,
     /// How many threads work; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -88,13 +92,14 @@ fn preset(name: &str) -> Result<String, String> {
 
 /// Allocates the registers of a PTX file.
 pub fn run(args: AllocArgs) -> anyhow::Result<()> {
+    let options = options(&args)?;
     let input = Input::read(&args.input)?;
     let bar = progress_bar();
     let report = |done: usize, all: usize| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     };
-    let result = allocate_module(&input.text, &options(&args), Some(&report));
+    let result = allocate_module(&input.text, &options, Some(&report));
     bar.finish_and_clear();
     let result = match result {
         Ok(result) => result,
@@ -122,15 +127,16 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(args: &AllocArgs) -> ModuleOptions {
+fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
     let mut options = Options {
         verify: !args.no_verify,
+        knobs: knobs::parse(&args.knob)?,
         ..Options::default()
     };
     if let Some(strategy) = args.regalloc {
         options.strategy = strategy;
     }
-    ModuleOptions {
+    Ok(ModuleOptions {
         options,
         preset: args.preset.clone(),
         sm: args.sm.map(|sm| sm.number()),
@@ -142,7 +148,7 @@ fn options(args: &AllocArgs) -> ModuleOptions {
             Space::Auto => SpillSpace::Auto,
         },
         jobs: args.jobs.map(usize::from),
-    }
+    })
 }
 
 /// A bar that shows only on a terminal, and only once there is something to wait for.

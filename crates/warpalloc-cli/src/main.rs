@@ -4,6 +4,7 @@
 
 mod alloc;
 mod files;
+mod knobs;
 mod occupancy;
 mod replay;
 mod stats;
@@ -28,6 +29,8 @@ struct Cli {
 enum Command {
     /// Allocate the registers of every function of a PTX file
     Alloc(alloc::AllocArgs),
+    /// List the knobs of the fat-point allocator
+    Knobs(knobs::KnobsArgs),
     /// Show the size of each function of a PTX file and the register pressure in it
     Stats(stats::StatsArgs),
     /// Show how many blocks and warps a multiprocessor holds, and where the next cliffs are
@@ -51,6 +54,7 @@ impl std::error::Error for UsageError {}
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Alloc(args) => alloc::run(args),
+        Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),
         Command::Replay(args) => replay::run(args),

@@ -1,15 +1,16 @@
 //! Closing gaps in the spill frame.
 //!
 //! Slots of different sizes leave gaps between them. As the document has it, a profile of
-//! the frame says for each word how wide the accesses to it are, at the cost of the
-//! blocks they stand in; walking it upwards, each run of words moves down to the first
-//! word that is free and suits its alignment, and every store and reload follows.
+//! the frame says for each word how wide the accesses to it are; each run of words moves down to the first word that is free and
+//! suits its alignment, and every store and reload follows. The document walks the frame
+//! upwards; we take the strictest alignment first, which leaves fewer gaps.
 //!
 //! Accesses that overlap move together, so that merged accesses stay merged.
 
 use crate::allocation::{Allocation, Edit, Edits, Frame, SlotAddr, Space};
 use crate::function::Function;
 use crate::target::Target;
+use std::cmp::Reverse;
 
 /// A run of bytes that moves as one, counted from the frame's low end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,19 +94,21 @@ impl Relocation {
                 _ => runs.push(access),
             }
         }
-        let mut next = 0;
-        let placed = runs.into_iter().map(|run| {
-            // What is aligned at its old start stays so modulo its alignment.
-            let start = next_aligned(next, run.start, run.align);
-            next = start + (run.end - run.start);
-            (run, start)
-        });
-        let runs: Vec<(Run, u32)> = placed.collect();
-        let size = if next < old_size { next } else { old_size };
+        // Strictest alignment first leaves no gap between runs of powers of two.
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by_key(|&i| (Reverse(runs[i].align), i));
+        let (mut next, mut starts) = (0, vec![0; runs.len()]);
+        for i in order {
+            starts[i] = next_aligned(next, runs[i].start, runs[i].align);
+            next = starts[i] + (runs[i].end - runs[i].start);
+        }
+        if next >= old_size {
+            starts = runs.iter().map(|run| run.start).collect();
+        }
         Relocation {
             old_size,
-            size,
-            runs,
+            size: next.min(old_size),
+            runs: runs.into_iter().zip(starts).collect(),
         }
     }
 
@@ -123,7 +126,7 @@ impl Relocation {
     }
 }
 
-/// The least start from `from` on that equals `old` modulo `align`; never above `old`.
+/// The least start from `from` on that equals `old` modulo `align`.
 fn next_aligned(from: u32, old: u32, align: u32) -> u32 {
     let residue = old % align;
     let base = from.saturating_sub(residue);
@@ -181,10 +184,10 @@ mod tests {
     fn a_gap_is_closed_and_accesses_follow() {
         // From the low end: a word at 0, a pair at 16, a word at 28.
         let (f, target, mut allocation) = frame_of(&[(-32, 1), (-16, 2), (-4, 1)], 32);
-        assert_eq!(compact(&f, &target, &mut allocation), 12);
-        assert_eq!(allocation.frame.local, 20);
-        // Word at 0, pair at 8, word at 16.
-        assert_eq!(offsets(&allocation), [-20, -12, -4]);
+        assert_eq!(compact(&f, &target, &mut allocation), 16);
+        assert_eq!(allocation.frame.local, 16);
+        // Pair at 0, words at 8 and 12.
+        assert_eq!(offsets(&allocation), [-8, -16, -4]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn run<const W: usize>(
 ) -> Outcome {
     let (first, mut rest): (Vec<Traits>, Vec<Traits>) = traits(&scene, clusters, file, costs)
         .into_iter()
-        .partition(|t| is_precoloured(&scene, clusters.info(t.cluster)));
+        .partition(|t| is_precoloured(&scene, clusters.info(t.cluster), trial));
     if first.is_empty() && rest.is_empty() {
         return Outcome::default();
     }
@@ -85,12 +85,13 @@ fn run<const W: usize>(
 }
 
 /// Whether a cluster is placed before the lists are even made: it has one place only, or
-/// its values cannot be spilled, so whatever stands in its way would have to be.
-fn is_precoloured(scene: &Scene, info: &ClusterInfo) -> bool {
+/// its values cannot be spilled, so whatever stands in its way would have to be. Pieces of
+/// spilled values placed that way take a register from everything that lives across them,
+/// so program order leaves them in their place.
+fn is_precoloured(scene: &Scene, info: &ClusterInfo, trial: Trial) -> bool {
     let values = &scene.program.values;
-    info.fixed.is_some()
-        || info.is_link()
-        || info.members.iter().any(|m| values[m.value].unspillable)
+    let stubborn = || info.members.iter().any(|m| values[m.value].unspillable);
+    info.fixed.is_some() || info.is_link() || (trial == Trial::SixLists && stubborn())
 }
 
 /// Fixed places first, then the widest, in program order.

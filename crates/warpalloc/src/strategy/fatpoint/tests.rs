@@ -1,1 +1,308 @@
-//! Tests of rows that need more than one file.
+//! Rows of the specification that need more than one file.
+
+use super::knobs::Knobs;
+use super::{affinity, allocate, cluster, coalesce, ranges};
+use crate::allocation::{Allocation, Space};
+use crate::check::check;
+use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
+use crate::options::Options;
+use crate::program::{Facts, Program};
+use crate::target::{Class, File, PReg, Target};
+use cranelift_entity::EntityRef;
+
+fn hardware(registers: usize) -> Target {
+    Target::hardware(90)
+        .unwrap()
+        .with_budget(File::R, registers)
+}
+
+fn proved(f: &Function, target: &Target, options: &Options) -> Allocation {
+    f.validate(target).unwrap();
+    let allocation = allocate(f, target, options).unwrap();
+    check(f, target, &allocation).unwrap();
+    assert!(!allocation.stats.fell_back);
+    allocation
+}
+
+/// `count` values defined, then all read by stores.
+fn crowd(count: usize) -> Function {
+    let mut b = Builder::new("crowd");
+    let block = b.block();
+    let values: Vec<VReg> = (0..count).map(|_| b.vreg(Class::R32)).collect();
+    for (i, &v) in values.iter().enumerate() {
+        b.inst(block, "ld")
+            .def(v)
+            .imm(i as u64)
+            .effect(Effect::Read);
+    }
+    for &v in &values {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    b.finish()
+}
+
+/// C5: what fits is placed by the first attempt, without spilling.
+#[test]
+fn the_first_attempt_spills_nothing_where_everything_fits() {
+    let allocation = proved(&crowd(16), &hardware(16), &Options::default());
+    assert_eq!(
+        (allocation.stats.iterations, allocation.stats.spilled),
+        (1, 0)
+    );
+}
+
+/// C5, C6: attempts with guidance follow, and spill no more than is too many.
+#[test]
+fn retries_spill_what_does_not_fit() {
+    let options = Options {
+        schedule: false,
+        ..Options::default()
+    };
+    let allocation = proved(&crowd(21), &hardware(15), &options);
+    assert!(allocation.stats.iterations > 1);
+    assert_eq!(allocation.stats.spilled, 6, "{:?}", allocation.stats);
+}
+
+/// C5: when attempts run out, the fallback takes over, and its result is sound.
+#[test]
+fn the_fallback_succeeds_where_attempts_run_out() {
+    let mut options = Options {
+        schedule: false,
+        ..Options::default()
+    };
+    options.knobs.spill_instruction_count = 0;
+    let (f, target) = (crowd(21), hardware(15));
+    let allocation = allocate(&f, &target, &options).unwrap();
+    assert!(allocation.stats.fell_back);
+    check(&f, &target, &allocation).unwrap();
+}
+
+/// C7: shared memory on request, refused with a reason where the convention is used.
+#[test]
+fn spills_go_to_shared_memory_on_request() {
+    let options = Options {
+        spill_space: Space::Shared,
+        schedule: false,
+        ..Options::default()
+    };
+    let allocation = proved(&crowd(21), &hardware(15), &options);
+    assert_eq!(allocation.frame.local, 0);
+    assert!(allocation.frame.shared >= 24);
+}
+
+/// Block 0 makes `a`, `b` copies it, both ends of a chain that should share one register.
+fn chain(steps: usize) -> Function {
+    let mut b = Builder::new("chain");
+    let block = b.block();
+    let mut last = b.vreg(Class::R32);
+    b.inst(block, "ld").def(last).effect(Effect::Read);
+    for _ in 0..steps {
+        let next = b.vreg(Class::R32);
+        b.copy(block, next, last);
+        last = next;
+    }
+    b.inst(block, "st").use_(last).effect(Effect::Write);
+    b.exit(block, "exit");
+    b.finish()
+}
+
+/// C10, C18: a chain of copies becomes one cluster, its register is everyone's.
+#[test]
+fn a_chain_of_copies_needs_one_register_and_no_code() {
+    let f = chain(5);
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    let first = allocation.operands(&f, Inst::new(0))[0];
+    for inst in f.insts().take(7) {
+        assert!(
+            allocation
+                .operands(&f, inst)
+                .iter()
+                .all(|&reg| reg == first)
+        );
+    }
+    assert_eq!(allocation.deleted.iter().count(), 5);
+    assert_eq!(allocation.stats.coalesced, 5);
+}
+
+fn clusters_of(f: &Function, knobs: &Knobs) -> usize {
+    let target = hardware(255);
+    let program = Program::new(f, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    let ranges = ranges::Ranges::compute(&program, &target, &facts.order, &facts.liveness);
+    let wishes = affinity::affinities(&program, &ranges, &facts.frequencies);
+    let mut clusters = cluster::Clusters::new(&program, &ranges);
+    coalesce::Coalescer::new(&program, &target, &ranges, knobs).run(&mut clusters, &wishes);
+    clusters.iter().count()
+}
+
+/// C10, C15: fan-out, depth and the switch of coalescing.
+#[test]
+fn coalescing_keeps_its_limits() {
+    let f = chain(5);
+    assert_eq!(clusters_of(&f, &Knobs::default()), 1);
+    let off = Knobs {
+        coalescing: false,
+        ..Knobs::default()
+    };
+    assert_eq!(clusters_of(&f, &off), 6);
+    let narrow = Knobs {
+        coalesce_max_fanout: 2,
+        ..Knobs::default()
+    };
+    assert_eq!(clusters_of(&f, &narrow), 3);
+    let shallow = Knobs {
+        coalesce_max_depth: 1,
+        ..Knobs::default()
+    };
+    assert!(clusters_of(&f, &shallow) > 1);
+}
+
+/// C10: a pair made of two scalars; the width limit keeps it apart.
+#[test]
+fn packing_is_coalesced_within_the_width_limit() {
+    let mut b = Builder::new("pack");
+    let block = b.block();
+    let (lo, hi, pair) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R64));
+    b.inst(block, "ld").def(lo).effect(Effect::Read);
+    b.inst(block, "ld").def(hi).effect(Effect::Read);
+    b.inst(block, "mov")
+        .def(pair)
+        .use_(lo)
+        .use_(hi)
+        .kind(Kind::Copy);
+    b.inst(block, "st").use_(pair).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    assert_eq!(clusters_of(&f, &Knobs::default()), 1);
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    assert!(allocation.deleted.contains(Inst::new(2)));
+}
+
+/// C12: two copies of one value that are both changed cannot share its register.
+#[test]
+fn values_alive_at_once_are_not_merged() {
+    let mut b = Builder::new("apart");
+    let block = b.block();
+    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(block, "ld").def(x).effect(Effect::Read);
+    b.copy(block, y, x);
+    b.inst(block, "inc").use_def(y);
+    b.inst(block, "st").use_(x).use_(y).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    assert_eq!(clusters_of(&f, &Knobs::default()), 2);
+    proved(&f, &hardware(255), &Options::default());
+}
+
+/// C4, C18: a value alive across a call keeps out of what the call overwrites, and counts.
+#[test]
+fn values_alive_across_calls_avoid_its_registers_and_are_counted() {
+    let mut b = Builder::new("call");
+    let block = b.block();
+    let (kept, other) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(block, "ld").def(kept).effect(Effect::Read);
+    b.inst(block, "ld").def(other).effect(Effect::Read);
+    b.inst(block, "st").use_(other).effect(Effect::Write);
+    b.inst(block, "call")
+        .kind(Kind::Call)
+        .clobbers(Clobbers::Abi)
+        .effect(Effect::Write);
+    b.inst(block, "st").use_(kept).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    assert_eq!(
+        allocation.operands(&f, Inst::new(0)),
+        [PReg::new(File::R, 24)]
+    );
+    assert_eq!(
+        allocation.operands(&f, Inst::new(1)),
+        [PReg::new(File::R, 0)]
+    );
+    assert_eq!(allocation.stats.live_through_calls, 1);
+}
+
+/// C9: fixed operands are placed before anything else, and copies follow them.
+#[test]
+fn fixed_operands_are_precoloured_and_preferred() {
+    let mut b = Builder::new("fixed");
+    let block = b.block();
+    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(block, "ld").def(x).effect(Effect::Read);
+    b.inst(block, "f")
+        .def(y)
+        .use_fixed(x, PReg::new(File::R, 7));
+    b.inst(block, "st").use_(y).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    assert_eq!(
+        allocation.operands(&f, Inst::new(0)),
+        [PReg::new(File::R, 7)]
+    );
+    assert_eq!(allocation.stats.edits.moves, 0);
+    let mut deaf = Options::default();
+    deaf.knobs.no_retarget_prefs = true;
+    deaf.finish = false;
+    assert_eq!(proved(&f, &hardware(255), &deaf).stats.edits.moves, 1);
+}
+
+/// C3, section E: two values alive at once never share a register, whatever the threshold.
+#[test]
+fn no_threshold_makes_a_held_register_available() {
+    for threshold in [0, 50, 127, u32::MAX] {
+        let mut options = Options::default();
+        options.knobs.discard_threshold = threshold;
+        let f = crowd(40);
+        let allocation = proved(&f, &hardware(255), &options);
+        let mut taken: Vec<_> = (0..40)
+            .map(|i| allocation.operands(&f, Inst::new(i))[0])
+            .collect();
+        taken.sort();
+        taken.dedup();
+        assert_eq!(taken.len(), 40);
+    }
+}
+
+/// C8: a frame of words and quads has gaps; closing them saves bytes.
+#[test]
+fn gaps_between_slots_of_different_sizes_are_closed() {
+    let mut b = Builder::new("mixed");
+    let block = b.block();
+    let mut all = Vec::new();
+    for i in 0..6 {
+        for class in [Class::R32, Class::R128] {
+            let v = b.vreg(class);
+            b.inst(block, "ld").def(v).imm(i).effect(Effect::Read);
+            all.push(v);
+        }
+    }
+    for &v in &all {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let options = Options {
+        schedule: false,
+        ..Options::default()
+    };
+    let allocation = proved(&f, &hardware(8), &options);
+    let packed = allocation.frame.local;
+    let stored: u32 = 6 * 4 + 6 * 16;
+    assert!(packed <= stored, "{packed} bytes");
+    assert!(allocation.stats.compacted_bytes > 0);
+}
+
+/// C2: within a function of scalars alone, program order packs to the peak.
+#[test]
+fn scalars_of_straight_code_use_exactly_the_peak() {
+    let f = crowd(30);
+    let target = hardware(255);
+    let allocation = proved(&f, &target, &Options::default());
+    let highest = (0..f.inst_count() - 1)
+        .flat_map(|i| allocation.operands(&f, Inst::new(i)).to_vec())
+        .map(|reg| reg.unit)
+        .max();
+    assert_eq!(highest, Some(29));
+}

@@ -1,0 +1,72 @@
+//! `warpalloc knobs`: what can be set, and `--knob`.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::json;
+use warpalloc::strategy::fatpoint::knobs::{KNOBS, Knobs};
+
+use crate::UsageError;
+
+/// How to list the knobs.
+#[derive(Args, Debug)]
+pub struct KnobsArgs {
+    /// Print an array of objects
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists every knob with its type, default and meaning.
+pub fn run(args: KnobsArgs) -> anyhow::Result<()> {
+    let text = if args.json { as_json() } else { as_text() };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn as_text() -> String {
+    let defaults = Knobs::default();
+    let width = KNOBS.iter().map(|k| k.name.len()).max().unwrap_or(0);
+    let mut out = format!(
+        "{:<5} {:<width$} {:<6} {:<10} meaning\n",
+        "index", "name", "type", "default"
+    );
+    for knob in KNOBS {
+        let index = knob.index.map_or("-".to_owned(), |i| i.to_string());
+        out += &format!(
+            "{index:<5} {:<width$} {:<6} {:<10} {}\n",
+            knob.name,
+            knob.kind.to_string(),
+            knob.value(&defaults),
+            knob.meaning
+        );
+    }
+    out
+}
+
+fn as_json() -> String {
+    let defaults = Knobs::default();
+    let rows: Vec<_> = KNOBS
+        .iter()
+        .map(|knob| {
+            json!({
+                "index": knob.index,
+                "name": knob.name,
+                "type": knob.kind.to_string(),
+                "default": knob.value(&defaults),
+                "meaning": knob.meaning,
+            })
+        })
+        .collect();
+    format!("{:#}\n", json!(rows))
+}
+
+/// The knobs that `settings` of the form `NAME=VALUE` make.
+pub fn parse(settings: &[String]) -> Result<Knobs, UsageError> {
+    let mut knobs = Knobs::default();
+    for setting in settings {
+        knobs
+            .set(setting)
+            .map_err(|error| UsageError(error.to_string()))?;
+    }
+    Ok(knobs)
+}

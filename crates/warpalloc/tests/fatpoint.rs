@@ -1,5 +1,6 @@
 //! The fat-point allocator, seen from outside.
 
+use warpalloc::check::trace;
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
 use warpalloc::{Options, Strategy, allocate};
@@ -36,16 +37,29 @@ fn campaign(seed: u64, count: usize, insts: usize) {
         let function = generate::function(&shape, target, &mut rng);
         match allocate(&function, target, &fatpoint()) {
             Ok(allocation) => {
+                let limits = trace::Limits::default();
+                for run in 0..2 {
+                    let same = trace::compare(&function, target, &allocation, limits, run);
+                    assert!(same.is_ok(), "function {number} of seed {seed}: {same:?}");
+                }
                 total += 1;
                 fallbacks += allocation.stats.fell_back as usize;
             }
             Err(error) => panic!("function {number} of seed {seed}: {error}"),
         }
     }
-    println!("{total} proved, {fallbacks} by the fallback");
+    println!("{total} proved and executed, {fallbacks} by the fallback");
+    assert!(fallbacks * 100 <= total, "{fallbacks} of {total} fell back");
 }
 
 #[test]
 fn three_thousand_random_functions_are_proved() {
     campaign(1, 3_000, 60);
+}
+
+/// The whole campaign: `cargo test --release --test fatpoint -- --ignored`.
+#[test]
+#[ignore = "takes minutes"]
+fn a_hundred_thousand_random_functions_are_proved() {
+    campaign(2, 100_000, 80);
 }

@@ -185,7 +185,7 @@ pub struct Knobs {
     pub remat_threshold: f32,
     /// Rounds of live-range splitting.
     pub split_rounds: u32,
-    /// Benefit a split must exceed.
+    /// Values a round of splitting must split to be kept.
     pub split_threshold: f32,
     /// Hoist chains of invariants, not only those whose inputs are outside already.
     pub new_hoisting: bool,
@@ -223,7 +223,7 @@ impl Default for Knobs {
             budget_max_threads: 119,
             budget_pressure_threshold: 160,
             remat_threshold: 0.75,
-            split_rounds: 2,
+            split_rounds: 1,
             split_threshold: 1.0,
             new_hoisting: true,
         }
@@ -476,7 +476,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegAllocSplitThreshold",
         kind: Kind::Float,
-        meaning: "benefit a split must exceed",
+        meaning: "values a round of splitting must split to be kept",
         get: |k| k.split_threshold.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.split_threshold = v),
     },

@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::function::{Function, Kind};
 use crate::options::Options;
 use crate::prepare::schedule::schedule;
+use crate::prepare::split::{SplitPolicy, split_at_loops};
 use crate::program::{Facts, Op, Program, Value, emit};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
@@ -48,6 +49,8 @@ pub struct Retry<'a> {
     options: &'a Options,
     spiller: Option<Spiller<'a>>,
     space: Space,
+    /// Whether everything that may save spills has been tried.
+    prepared: bool,
     /// Failed attempts since spilling began.
     failures: usize,
     /// Clusters the last attempt left over.
@@ -84,6 +87,7 @@ impl<'a> Retry<'a> {
             options,
             spiller: None,
             space: options.spill_space,
+            prepared: false,
             failures: 0,
             left_over: usize::MAX,
             stats,
@@ -204,7 +208,7 @@ impl<'a> Retry<'a> {
 
     /// What to spill so that no more is alive at once than the budget has.
     fn relieve(&mut self, ranges: &Ranges, over: &[File]) -> Attempt {
-        if self.failures == 0 && self.reorder() {
+        if !std::mem::replace(&mut self.prepared, true) && self.prepare() {
             return Attempt::Spill(Vec::new());
         }
         let costs = self.costs();
@@ -228,7 +232,37 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// Tries an order of instructions that needs fewer registers, once, before spilling.
+    /// Rewrites that may save spills, made once before the first; whether any was made.
+    fn prepare(&mut self) -> bool {
+        let reordered = self.reorder();
+        self.split() || reordered
+    }
+
+    /// Splits long values until nothing changes or the rounds are over. A round that
+    /// splits no more values than the threshold is not worth its copies and is undone.
+    fn split(&mut self) -> bool {
+        let knobs = &self.options.knobs;
+        let rounds = if self.options.split {
+            knobs.split_rounds
+        } else {
+            0
+        };
+        let mut changed = false;
+        for _ in 0..rounds {
+            let before = self.program.clone();
+            let policy = SplitPolicy::default();
+            let counts = split_at_loops(&mut self.program, self.target, &self.facts, policy);
+            if (counts.values as f32) < knobs.split_threshold {
+                self.program = before;
+                break;
+            }
+            changed = true;
+            self.facts = Facts::of(&self.program);
+        }
+        changed
+    }
+
+    /// Tries an order of instructions that needs fewer registers.
     fn reorder(&mut self) -> bool {
         if !self.options.schedule || self.program.order.is_some() {
             return false;

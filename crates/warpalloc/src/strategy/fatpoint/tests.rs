@@ -306,3 +306,44 @@ fn scalars_of_straight_code_use_exactly_the_peak() {
         .max();
     assert_eq!(highest, Some(29));
 }
+
+/// C11: a value that waits while a crowded loop runs is split around it, so that the loop
+/// itself touches no memory for it; the threshold keeps rounds that are not worth it out.
+#[test]
+fn a_value_idle_in_a_crowded_loop_is_split_around_it() {
+    let mut b = Builder::new("loop");
+    let (entry, body, end) = (b.block(), b.block(), b.block());
+    let idle: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    let busy: Vec<VReg> = (0..10).map(|_| b.vreg(Class::R32)).collect();
+    for &v in idle.iter().chain(&busy) {
+        b.inst(entry, "ld").def(v).effect(Effect::Read);
+    }
+    for _ in 0..20 {
+        for &v in &idle {
+            b.inst(entry, "st").use_(v).effect(Effect::Write);
+        }
+    }
+    b.jump(entry, body, &[]);
+    for _ in 0..4 {
+        for &v in &busy {
+            b.inst(body, "inc").use_def(v);
+        }
+    }
+    b.branch(body, "bra").effect(Effect::Read);
+    b.edge(body, body, &[]);
+    b.edge(body, end, &[]);
+    for &v in idle.iter().chain(&busy) {
+        b.inst(end, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(end, "exit");
+    let f = b.finish();
+    let target = hardware(12);
+    let accesses = |options: &Options| {
+        let edits = proved(&f, &target, options).stats.edits;
+        edits.stores + edits.reloads
+    };
+    let split = accesses(&Options::default());
+    let mut unsplit = Options::default();
+    unsplit.knobs.split_threshold = 1e6;
+    assert!(split < accesses(&unsplit), "{split}");
+}

@@ -223,7 +223,7 @@ impl Default for Knobs {
             budget_max_threads: 119,
             budget_pressure_threshold: 160,
             remat_threshold: 0.75,
-            split_rounds: 1,
+            split_rounds: 0,
             split_threshold: 1.0,
             new_hoisting: true,
         }

@@ -42,9 +42,8 @@ impl Spiller<'_> {
                 (true, _) if self.same_home(to, from) => {}
                 (true, _) => home.push((to, from)),
                 (false, true) if overwritten.contains(&from) => {
-                    let piece = self.piece(program, from);
-                    self.fetch(program, from, piece, out);
-                    between.push((to, piece));
+                    let aside = self.set_aside(program, from, out);
+                    between.push((to, aside));
                 }
                 (false, true) => fetched.push((to, from)),
             }
@@ -68,14 +67,24 @@ impl Spiller<'_> {
                 }
                 None => {
                     let from = pairs[0].1;
-                    let piece = self.piece(program, from);
-                    self.fetch(program, from, piece, out);
+                    let aside = self.set_aside(program, from, out);
                     for pair in pairs.iter_mut().filter(|pair| pair.1 == from) {
-                        pair.1 = piece;
+                        pair.1 = aside;
                     }
                 }
             }
         }
+    }
+
+    /// Fetches `value` into a register before its home is overwritten.
+    ///
+    /// What is set aside is no piece: it outlives what its home holds, so it must neither
+    /// be joined with other fetches nor ever be fetched again.
+    fn set_aside(&mut self, program: &mut Program, value: Value, out: &mut Vec<Op>) -> Value {
+        let aside = program.piece_of(value);
+        program.values[aside].unspillable = true;
+        self.fetch(program, value, aside, out);
+        aside
     }
 
     fn copy_one_home(&mut self, program: &mut Program, to: Value, from: Value, out: &mut Vec<Op>) {

@@ -72,12 +72,14 @@ impl Figures {
             rematerialised,
             iterations,
             edits,
+            copies,
+            coalesced,
             ..
         } = &self.stats;
         let ms = self.time.as_secs_f64() * 1e3;
         format!(
             "    {name}: {} instructions, peak {peak}, {spilled} spilled, {rematerialised} recomputed, \
-             {iterations} rounds, {} stores, {} reloads, frame {}, {ms:.1} ms",
+             {iterations} rounds, {coalesced} of {copies} copies coalesced, {} stores, {} reloads, frame {}, {ms:.1} ms",
             self.insts, edits.stores, edits.reloads, self.frame
         )
     }

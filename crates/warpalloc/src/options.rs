@@ -9,9 +9,9 @@ use crate::target::Target;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Every value in memory, reloaded around each instruction.
-    #[default]
     Naive,
     /// Optimistic graph colouring with conservative coalescing.
+    #[default]
     Briggs,
     /// Conflicts by program point, after ptxas.
     Fatpoint,
@@ -63,6 +63,9 @@ pub struct BriggsOptions {
     /// A neighbour stands in the way of coalescing when its degree times this reaches the
     /// number of its registers.
     pub coalescing_factor: f32,
+    /// Merge without asking whether the merged value can be coloured; a merge that costs a
+    /// colour is undone.
+    pub optimistic_coalescing: bool,
     /// Coalesce nothing.
     pub disable_coalescing: bool,
     /// Merge at most so many times in each round.
@@ -95,6 +98,7 @@ impl Default for BriggsOptions {
     fn default() -> BriggsOptions {
         BriggsOptions {
             coalescing_factor: 0.8,
+            optimistic_coalescing: true,
             disable_coalescing: false,
             coalescing_limit: None,
             verify_coalescing: false,
@@ -181,6 +185,12 @@ const KEYS: &[Key] = &[
         get: |o| o.briggs.coalescing_factor.to_string(),
         set: |o, v| fraction(v).map(|f| o.briggs.coalescing_factor = f),
         values: "a number above 0 and up to 1",
+    },
+    Key {
+        name: "optimistic-coalescing",
+        get: |o| o.briggs.optimistic_coalescing.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.optimistic_coalescing = b),
+        values: "true or false",
     },
     Key {
         name: "disable-coalescing",
@@ -341,6 +351,7 @@ mod tests {
             briggs:
                 BriggsOptions {
                     coalescing_factor: _,
+                    optimistic_coalescing: _,
                     disable_coalescing: _,
                     coalescing_limit: _,
                     verify_coalescing: _,
@@ -353,7 +364,7 @@ mod tests {
             // Knobs keep a table of their own.
             knobs: _,
         } = Options::default();
-        assert_eq!(KEYS.len(), 15);
+        assert_eq!(KEYS.len(), 16);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::opcode::{
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::Hasher;
-use warpalloc::function::{Effect, Kind, Operand, OperandGroup, Role, VReg};
+use warpalloc::function::{Constraint, Effect, Kind, Operand, OperandGroup, Role, VReg};
 
 /// The most operands one instruction of the model may have.
 const MAX_OPERANDS: usize = 256;
@@ -90,6 +90,9 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 braces: seen.lanes > 1,
             });
         }
+        if description.in_place && guard.is_none() {
+            self.keep_results_apart(&mentions, &mut operands, &firsts);
+        }
         let groups = self.groups(&mentions, &description, &operands, &firsts);
         if let Some((vreg, span)) = guard {
             let operand = self.operand_number(inst, operands.len())?;
@@ -138,6 +141,28 @@ impl<'m, 'a> Lowering<'m, 'a> {
             },
         };
         Ok((draft, description))
+    }
+
+    /// Lets no result share a register with an input, except lane by lane with the last
+    /// operand. A guarded result needs no help: it is an input itself.
+    fn keep_results_apart(&self, mentions: &Mentions, operands: &mut [Operand], firsts: &[u8]) {
+        let last = mentions.shapes.len().saturating_sub(1);
+        let lanes = |operand: usize| {
+            let of_operand = mentions.seen.iter().zip(firsts);
+            of_operand.filter(move |(seen, _)| usize::from(seen.operand) == operand)
+        };
+        let widths = |operand| lanes(operand).map(|(seen, _)| (seen.width, seen.lanes));
+        let alike = widths(0).eq(widths(last)) && widths(0).all(|(_, lanes)| lanes == 1);
+        for ((_, &result), (_, &input)) in lanes(0).zip(lanes(last)) {
+            if alike {
+                operands[usize::from(result)].constraint = Constraint::Tied(input);
+            }
+        }
+        for operand in operands.iter_mut().filter(|o| o.role == Role::Def) {
+            if !alike {
+                operand.role = Role::EarlyDef;
+            }
+        }
     }
 
     fn operand_number(&self, inst: &Instruction, count: usize) -> Result<u8, Stop> {

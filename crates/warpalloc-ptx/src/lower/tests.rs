@@ -1,6 +1,6 @@
 use super::*;
 use crate::parse;
-use warpalloc::function::Role;
+use warpalloc::function::{Constraint, Role};
 
 /// Hands the only function of a module with this body to `look`.
 fn with_body<T>(body: &str, look: impl FnOnce(Result<Lowered, Stop>) -> T) -> T {
@@ -279,4 +279,30 @@ fn what_is_not_understood_is_passed_through() {
     assert!(passed(".reg .b32 a; frobnicate.u32 a, a; ret;").contains("frobnicate.u32"));
     assert!(passed("setmaxnreg.inc.sync.aligned.u32 64; ret;").contains("setmaxnreg"));
     assert!(passed(".reg .b32 a; ld.global.v2.u32 {a, a}, [table]; ret;").contains("twice"));
+}
+
+/// The parts of a matrix product are not written all at once: a result that took the place
+/// of an input still to be read would destroy it.
+#[test]
+fn a_matrix_product_continues_its_accumulator_and_shares_with_no_other_input() {
+    let lanes = |name: &str| {
+        let names: Vec<_> = (0..8).map(|i| format!("{name}{i}")).collect();
+        format!("{{{}}}", names.join(", "))
+    };
+    let body = format!(
+        ".reg .b32 a<8>, b<8>, c<8>, d<8>;\n\
+         wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {}, {}, {}, {};\nret;",
+        lanes("d"),
+        lanes("a"),
+        lanes("b"),
+        lanes("c")
+    );
+    lowers(&body, |l| {
+        let product = find(&l, "wmma.mma");
+        let operands = l.function.operands(product);
+        for (lane, result) in operands[..8].iter().enumerate() {
+            assert_eq!(result.role, Role::Def);
+            assert_eq!(result.constraint, Constraint::Tied(24 + lane as u8));
+        }
+    });
 }

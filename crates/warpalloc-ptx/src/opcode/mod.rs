@@ -274,6 +274,9 @@ pub struct Description {
     pub convergent: bool,
     /// Use of the carry flag.
     pub carry: Carry,
+    /// Some results are written before all inputs are read. Where the lanes of the result match those of the last
+    /// operand, each may take the place of its counterpart; no other input may share a register with a result.
+    pub in_place: bool,
     /// Use of registers beyond the end of the instruction.
     pub asynchronous: Option<Asynchronous>,
 }

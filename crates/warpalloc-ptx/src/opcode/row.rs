@@ -45,6 +45,7 @@ pub(super) struct Row {
     pub cycles: u8,
     pub convergent: bool,
     pub carry: Carry,
+    pub in_place: bool,
     /// Largest alignment of a vector operand in 32-bit units, 0 where vectors are no groups.
     pub group_cap: u8,
     pub asynchronous: Option<Asynchronous>,
@@ -68,6 +69,7 @@ pub(super) const fn pure(name: &'static str, forms: &'static str) -> Row {
             reads: false,
             writes: false,
         },
+        in_place: false,
         group_cap: 0,
         asynchronous: None,
         refine: None,
@@ -118,6 +120,13 @@ impl Row {
     pub(super) const fn grouped(self, cap: u8) -> Row {
         Row {
             group_cap: cap,
+            ..self
+        }
+    }
+
+    pub(super) const fn in_place(self) -> Row {
+        Row {
+            in_place: true,
             ..self
         }
     }
@@ -363,6 +372,7 @@ impl Parsed {
             copy: false,
             convergent: row.convergent,
             carry: row.carry,
+            in_place: row.in_place,
             asynchronous: row.asynchronous,
         };
         if row.cycles > 0 {

@@ -12,7 +12,8 @@ pub(super) const ROWS: &[Row] = &[
         ..together("wmma.load", "=F* [] 32?").grouped(8)
     },
     together("wmma.store", "[] F* 32?").grouped(8),
-    together("wmma.mma", "=F* F* F* F*").grouped(8),
+    // ptxas makes several steps of it, and the first ones write part of D while A and B are still needed.
+    together("wmma.mma", "=F* F* F* F*").grouped(8).in_place(),
     // Sparse forms add metadata and a selector, block-scaled ones the scales with their `{byte, thread}` selectors.
     together("mma", "=F* F* F* F* ...").grouped(4),
     // The accumulator is read even where `scale-d` is false: which it is, is known only at run time.

@@ -133,7 +133,11 @@ fn earlier_read_of_same(function: &Function, inst: Inst, index: usize) -> Option
     let operands = function.operands(inst);
     let is_free = |i: usize| {
         let in_group = function.groups(inst).iter().any(|g| g.range().contains(&i));
-        operands[i].role == Role::Use && operands[i].constraint == Constraint::Any && !in_group
+        let continued = operands
+            .iter()
+            .any(|o| o.constraint == Constraint::Tied(i as u8));
+        let plain = operands[i].role == Role::Use && operands[i].constraint == Constraint::Any;
+        plain && !in_group && !continued
     };
     let same = |&i: &usize| {
         i != index && operands[i].vreg == operands[index].vreg && operands[i].role.reads()
@@ -235,6 +239,26 @@ mod tests {
             bodies(&f, &target, inst),
             Err(Error::Impossible { .. })
         ));
+    }
+
+    #[test]
+    fn one_value_may_feed_several_tied_results() {
+        let target = Target::hardware(90).unwrap();
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let v: Vec<_> = (0..3).map(|_| b.vreg(Class::R32)).collect();
+        b.inst(block, "mma")
+            .operand(Operand::writes(v[0]).constrained(Constraint::Tied(2)))
+            .operand(Operand::writes(v[1]).constrained(Constraint::Tied(3)))
+            .use_(v[2])
+            .use_(v[2])
+            .group(0, 2, 2);
+        b.exit(block, "exit");
+        let f = b.finish();
+        let inst = f.insts().next().unwrap();
+        let found = bodies(&f, &target, inst).unwrap();
+        let offsets: Vec<_> = found[0].members.iter().map(|m| m.offset).collect();
+        assert_eq!(offsets, [0, 1, 0, 1]);
     }
 
     #[test]

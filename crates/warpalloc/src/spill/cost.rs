@@ -7,7 +7,9 @@
 //! costs three. It ranks values well enough and is what the `cicc` preset reproduces.
 //! The other model counts the memory traffic that spilling would add.
 
-use crate::analysis::{Frequencies, Liveness, Loops};
+use crate::allocation::{Allocation, Edit, Point};
+use crate::analysis::{Frequencies, Liveness, Loops, Order};
+use crate::function::Function;
 use crate::program::{Program, Value};
 use crate::target::Target;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -101,6 +103,28 @@ pub fn spill_costs(
         };
     }
     costs
+}
+
+/// Cycles that the inserted code adds to one run of the function, by the estimate that
+/// spilling itself uses: what allocations of one function are compared by.
+pub fn added_cycles(function: &Function, allocation: &Allocation) -> f64 {
+    let order = Order::compute(function);
+    let loops = Loops::compute(function, &order);
+    let frequencies = Frequencies::compute(function, &order, &loops);
+    let cycles = |edit: &Edit| match edit {
+        Edit::Move { .. } | Edit::Transfer { .. } => 1.0,
+        Edit::Swap { .. } => 3.0,
+        Edit::Store { .. } | Edit::Reload { .. } => f64::from(LATENCY_L1),
+        Edit::Recompute { inst, .. } => f64::from(function.inst(*inst).remat.unwrap_or(1)),
+    };
+    let edits = allocation.edits.iter().map(|(point, edit)| {
+        let frequency = match point {
+            Point::Before(inst) | Point::After(inst) => frequencies.block(function.block_of(inst)),
+            Point::Edge(block, succ) => frequencies.edge(block, succ as usize),
+        };
+        frequency * cycles(edit)
+    });
+    edits.sum()
 }
 
 #[derive(Clone, Copy, Default)]

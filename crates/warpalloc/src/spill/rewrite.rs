@@ -1,6 +1,7 @@
 //! Taking values out of registers.
 
 use super::SpillPolicy;
+use super::cost::CostModel;
 use super::remat::Remat;
 use crate::allocation::Space;
 use crate::function::{Inst, Role};
@@ -63,6 +64,11 @@ impl<'t> Spiller<'t> {
             gone: EntitySet::new(),
             eager: EntitySet::new(),
         }
+    }
+
+    /// How the costs of what it is to spill are estimated.
+    pub fn cost_model(&self) -> CostModel {
+        self.policy.cost_model
     }
 
     /// Rewrites `program` so that none of `values` needs a register of its own file

@@ -10,6 +10,11 @@
 //! That is bolder than either test and may cost a colour; a merged body that finds none is
 //! taken apart again when colours are given out.
 //!
+//! *Optimism.* Taking merges apart works so well that by default nothing is tested at all
+//! where neither side is fixed (after Park and Moon, TOPLAS 2004): whatever does not
+//! interfere merges, and a body without a colour is given back in pieces.
+//! `optimistic-coalescing=false` brings the tests back.
+//!
 //! *Profitability.* Bodies that are both below half of their places merge untested; a
 //! merge whose degree passes twice its places, with a significant neighbour among them, is
 //! not made.
@@ -36,6 +41,7 @@ impl Simplifier<'_, '_> {
             _ if self.is_roomy(joint) => Verdict::Merge,
             (true, false) => self.george_fixed(joint, joint.b),
             (false, true) => self.george_fixed(joint, joint.a),
+            (false, false) if self.options.optimistic_coalescing => Verdict::Merge,
             (false, false) if self.is_small(joint) => Verdict::Merge,
             (false, false) => self.briggs_or_george(joint),
         }

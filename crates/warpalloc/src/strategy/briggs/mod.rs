@@ -19,15 +19,16 @@ mod simplify;
 mod worklists;
 
 use crate::allocation::Allocation;
+use crate::analysis::{Loops, Order};
 use crate::coalesce::{self, Bodies};
 use crate::error::{Error, Place};
-use crate::function::Function;
+use crate::function::{Function, Inst};
 use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
 use crate::prepare::schedule::schedule;
 use crate::prepare::split::{SplitPolicy, split_at_loops};
 use crate::program::{Facts, Program, Value, emit};
-use crate::spill::cost::{CostModel, spill_costs};
+use crate::spill::cost::{CostModel, added_cycles, spill_costs};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
 use crate::strategy::naive;
@@ -43,25 +44,88 @@ const MAX_ROUNDS: u32 = 24;
 /// Rounds in which joined reloads may settle before they are given up.
 const MAX_JOIN_ROUNDS: u32 = 4;
 
+/// Functions of more instructions are coloured once, whatever it costs them.
+const MAX_INSTS_TO_COMPARE: usize = 20_000;
+
+/// Splitting multiplies values and copies; larger functions than this do without.
+const MAX_INSTS_TO_SPLIT: usize = 4_000;
+
+/// One way to allocate; where values must be spilled, the cheapest of several is kept
+/// (Bernstein et al., PLDI 1989).
+#[derive(Clone, Copy)]
+struct Attempt {
+    cost_model: CostModel,
+    split: bool,
+}
+
+const ATTEMPTS: [Attempt; 3] = [
+    Attempt {
+        cost_model: CostModel::Product,
+        split: false,
+    },
+    Attempt {
+        cost_model: CostModel::Traffic,
+        split: false,
+    },
+    Attempt {
+        cost_model: CostModel::Traffic,
+        split: true,
+    },
+];
+
 /// Allocates `function` by colouring.
 pub fn allocate(
     function: &Function,
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
-    let mut stats = Stats::default();
     let order = match options.schedule {
         true => schedule(function, target),
         false => None,
     };
+    let [first, others @ ..] = ATTEMPTS;
+    let mut best = attempt(function, target, options, order.clone(), first)?;
+    if best.edits.is_empty() || function.inst_count() > MAX_INSTS_TO_COMPARE {
+        return Ok(best);
+    }
+    let mut least = added_cycles(function, &best);
+    let split = options.split && may_gain_from_splitting(function);
+    for other in others.into_iter().filter(|a| split || !a.split) {
+        let Ok(next) = attempt(function, target, options, order.clone(), other) else {
+            continue;
+        };
+        let cycles = added_cycles(function, &next);
+        let better = (next.stats.fell_back, cycles) < (best.stats.fell_back, least);
+        if better {
+            (best, least) = (next, cycles);
+        }
+    }
+    Ok(best)
+}
+
+/// Live ranges are split at the boundaries of loops, so there must be one.
+fn may_gain_from_splitting(function: &Function) -> bool {
+    let loops = || Loops::compute(function, &Order::compute(function));
+    function.inst_count() <= MAX_INSTS_TO_SPLIT && loops().loop_count() > 0
+}
+
+fn attempt(
+    function: &Function,
+    target: &Target,
+    options: &Options,
+    order: Option<Vec<Inst>>,
+    attempt: Attempt,
+) -> Result<Allocation, Error> {
+    let mut stats = Stats::default();
     let mut program = Program::new(function, target, order)?;
     stats.values = program.values.len() as u32;
-    if options.split {
+    if attempt.split {
         let facts = Facts::of(&program);
         split_at_loops(&mut program, target, &facts, SplitPolicy::default());
     }
     let eager = SpillPolicy {
         lazy_reload: false,
+        cost_model: attempt.cost_model,
         ..SpillPolicy::default()
     };
     let mut spiller = Spiller::new(target, eager, options.spill_space);
@@ -87,7 +151,8 @@ fn until_coloured(
         let mut clock = Clock::start();
         let facts = Facts::of(program);
         clock.lap(stats, "analyse");
-        let selected = colour(program, target, options, &facts, stats)?;
+        let model = spiller.cost_model();
+        let selected = colour(program, target, options, &facts, model, stats)?;
         stats.iterations += 1;
         if selected.spilled.is_empty() {
             return Ok(selected.stuck.is_none().then_some(selected.colours));
@@ -123,7 +188,8 @@ fn join_reloads<'a>(
     clock.lap(stats, "join reloads");
     for _ in 0..MAX_JOIN_ROUNDS {
         let facts = Facts::of(&joined);
-        let selected = colour(&joined, target, options, &facts, stats).ok()?;
+        let model = spiller.cost_model();
+        let selected = colour(&joined, target, options, &facts, model, stats).ok()?;
         if selected.spilled.is_empty() {
             return selected
                 .stuck
@@ -163,6 +229,7 @@ fn colour(
     target: &Target,
     options: &Options,
     facts: &Facts,
+    cost_model: CostModel,
     stats: &mut Stats,
 ) -> Result<Selected, Error> {
     let mut clock = Clock::start();
@@ -177,7 +244,7 @@ fn colour(
         &facts.liveness,
         &facts.frequencies,
         &facts.loops,
-        CostModel::default(),
+        cost_model,
     );
     let moves = coalesce::moves(program, target, &facts.liveness, &facts.frequencies);
     clock.lap(stats, "costs");

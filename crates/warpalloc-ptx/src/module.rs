@@ -146,7 +146,8 @@ pub struct ModuleResult {
 /// ```
 /// use warpalloc_ptx::module::{ModuleOptions, Outcome, allocate_module};
 /// let source = ".version 9.0\n.target sm_90\n.address_size 64\n\
-///               .entry k() {\n\t.reg .b32 %r<2>;\n\tmov.u32 %r1, %tid.x;\n\tret;\n}\n";
+///               .entry k() {\n\t.reg .b32 %r<2>;\n\t.shared .b32 s;\n\tmov.u32 %r1, %tid.x;\n\
+///               \tst.shared.b32 [s], %r1;\n\tret;\n}\n";
 /// let result = allocate_module(source, &ModuleOptions::default(), None)?;
 /// assert!(matches!(result.functions[0].outcome, Outcome::Allocated(_)));
 /// assert!(result.text.contains("%R"));

@@ -274,6 +274,14 @@ fn space_name(space: Space) -> &'static str {
 }
 
 impl Options {
+    /// The default choices with another allocator.
+    pub fn with_strategy(strategy: Strategy) -> Options {
+        Options {
+            strategy,
+            ..Options::default()
+        }
+    }
+
     /// Every option by name, with its value, then every knob.
     pub fn entries(&self) -> impl Iterator<Item = (&'static str, String)> {
         let options = KEYS.iter().map(|key| (key.name, (key.get)(self)));

@@ -5,7 +5,7 @@ use warpalloc::check::trace::{self, Limits};
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
 use warpalloc::text::{Allocated, Case};
-use warpalloc::{Options, allocate};
+use warpalloc::{Options, Strategy, allocate};
 
 /// Both presets at every budget from four registers to all of them.
 fn targets() -> Vec<Target> {
@@ -28,7 +28,7 @@ fn targets() -> Vec<Target> {
 fn succeeds(target: &Target, shape: &Shape, rng: &mut Rng) {
     let case = Case {
         target: target.clone(),
-        options: Options::default(),
+        options: Options::with_strategy(Strategy::Naive),
         function: generate::function(shape, target, rng),
     };
     let allocation = allocate(&case.function, target, &case.options)
@@ -69,6 +69,7 @@ fn larger_functions_of_every_preset_shape() {
 fn an_allocated_function_reads_well() {
     let text = "\
 target hardware sm_90 R=8 P=7 UR=63 UP=7
+options strategy=naive
 kernel scale {
 block0:
     v0:r64 = ld.param #1 : remat 2

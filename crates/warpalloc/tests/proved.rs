@@ -3,7 +3,7 @@
 use warpalloc::check::trace::{self, Limits};
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
-use warpalloc::{Options, allocate};
+use warpalloc::{Options, Strategy, allocate};
 
 fn targets() -> Vec<Target> {
     let hardware = || Target::hardware(90).unwrap();
@@ -24,7 +24,8 @@ fn ten_thousand_naive_allocations_are_proved() {
         let shape = Shape::random(50, &mut rng);
         let target = &targets[number % targets.len()];
         let function = generate::function(&shape, target, &mut rng);
-        let allocation = match allocate(&function, target, &Options::default()) {
+        let allocation = match allocate(&function, target, &Options::with_strategy(Strategy::Naive))
+        {
             Ok(allocation) => allocation,
             Err(error) => panic!("function {number}: {error}"),
         };

@@ -3,7 +3,7 @@ use crate::allocation::{Edit, Frame, Point, SlotAddr, Space};
 use crate::check;
 use crate::function::{Block, Builder, Effect, Inst, VReg};
 use crate::generate::{self, Rng, Shape};
-use crate::options::Options;
+use crate::options::{Options, Strategy};
 use crate::stats::Stats;
 use crate::target::{Class, File, PReg};
 use cranelift_entity::{EntityRef, EntitySet};
@@ -29,7 +29,7 @@ fn finished_naive_allocations_are_proved_and_much_smaller() {
         let shape = Shape::random(80, &mut rng);
         let target = &targets[number % targets.len()];
         let function = generate::function(&shape, target, &mut rng);
-        let options = Options::default();
+        let options = Options::with_strategy(Strategy::Naive);
         let mut allocation = crate::allocate(&function, target, &options).unwrap();
         before += allocation.edits.len();
         let counts = run(&function, target, &mut allocation);

@@ -13,7 +13,7 @@ use warpalloc::check::{self, trace};
 use warpalloc::function::Function;
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
-use warpalloc::{Allocation, Options, allocate};
+use warpalloc::{Allocation, Options, Strategy, allocate};
 
 const FUNCTIONS: usize = 300;
 const TRIES: usize = 4;
@@ -68,7 +68,7 @@ fn every_mutant_is_caught_or_harmless() {
     for number in 0..FUNCTIONS {
         let target = &targets[number % targets.len()];
         let function = generate::function(&shape(number, &mut rng), target, &mut rng);
-        let naive = allocate(&function, target, &Options::default()).unwrap();
+        let naive = allocate(&function, target, &Options::with_strategy(Strategy::Naive)).unwrap();
         let sound = enrich::enrich(&function, target, &naive, &mut rng);
         if let Err(violation) = check::check(&function, target, &sound) {
             panic!("function {number} before damage: {violation}");

@@ -1,14 +1,15 @@
 use super::*;
-use crate::Options;
 use crate::allocation::{Edit, Edits};
 use crate::function::{Inst, Operand};
 use crate::generate::{self, Rng, Shape};
+use crate::{Options, Strategy};
 use cranelift_entity::EntityRef;
 
 fn some_function(seed: u64) -> (Function, Target, Allocation) {
     let target = Target::hardware(90).unwrap();
     let function = generate::function(&Shape::small(), &target, &mut Rng::new(seed));
-    let allocation = crate::allocate(&function, &target, &Options::default()).unwrap();
+    let allocation =
+        crate::allocate(&function, &target, &Options::with_strategy(Strategy::Naive)).unwrap();
     (function, target, allocation)
 }
 

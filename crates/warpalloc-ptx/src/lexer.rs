@@ -2,7 +2,7 @@
 //!
 //! A modifier is one token with its dot and all its `::` parts, so `.shared::cluster` and
 //! `.mbarrier::complete_tx::bytes` arrive whole. A number is one token too, even a
-//! malformed one: [`crate::literal`] decides what it means, and a bad literal is reported
+//! malformed one: `crate::literal` decides what it means, and a bad literal is reported
 //! as a bad literal rather than as two tokens that do not fit.
 
 use crate::ast::Span;

@@ -14,7 +14,7 @@
 //! | choice among the free | [`histogram`] |
 //! | assignment | [`assign`] |
 //! | what to pre-allocate, what to compute again | [`mac`], [`remat`] |
-//! | attempts: without spilling, then with | [`retry`] |
+//! | attempts: without spilling, then with | `retry` |
 //! | what to spill, where to, at what cost | [`guidance`], [`setup`] |
 //! | gaps in the frame | [`compact`] |
 //! | how much of the file to fill | [`budget`] |

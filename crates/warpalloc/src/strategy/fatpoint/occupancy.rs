@@ -5,7 +5,7 @@
 //! answers for 255 registers, which is what makes the point *fat*.
 //!
 //! Long stretches do not walk their rows. Rows form a tree in which each node stands for
-//! [`FAN`] nodes below it and has two rows of its own: `any`, units held somewhere below,
+//! `FAN` nodes below it and has two rows of its own: `any`, units held somewhere below,
 //! and `whole`, units held throughout by a stretch that covers the node. A stretch is cut
 //! into the largest nodes it covers, at most `2 × FAN` per level. Marking sets `whole`
 //! there and `any` above; asking gathers `any` there and `whole` above. Both take time

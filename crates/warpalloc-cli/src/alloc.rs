@@ -16,6 +16,7 @@ use warpalloc_ptx::module::{
 
 use crate::UsageError;
 use crate::files::{self, Input};
+use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::knobs;
 
 /// What to allocate and how.
@@ -29,7 +30,12 @@ pub struct AllocArgs {
     /// The most registers per thread, also written into each entry
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=255))]
     maxnreg: Option<u32>,
-    /// The allocator
+    /// The occupancy in percent that entries shall reach (75 where no value is given): lowers
+    /// the registers of each entry with `.maxntid` or `.reqntid`, never above --maxnreg
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "75",
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    occupancy_target: Option<u32>,
+    /// The allocator: briggs, fatpoint or naive [default: briggs]
     #[arg(long, value_name = "NAME", value_parser = strategy)]
     regalloc: Option<Strategy>,
     /// Where spilled values go
@@ -47,15 +53,16 @@ pub struct AllocArgs {
     /// Print what happened to each function, as text or as JSON
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     print_regalloc_stats: Option<Format>,
-    /// Do not prove the result
-    #[arg(long)]
-    no_verify: bool,
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     knob: Vec<String>,
     /// How many threads work; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    #[command(flatten)]
+    phases: PhaseFlags,
+    #[command(flatten)]
+    colouring: ColouringFlags,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -129,18 +136,20 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
 
 fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
     let mut options = Options {
-        verify: !args.no_verify,
         knobs: knobs::parse(&args.knob)?,
         ..Options::default()
     };
     if let Some(strategy) = args.regalloc {
         options.strategy = strategy;
     }
+    args.colouring.apply(&mut options)?;
+    args.phases.apply(&mut options)?;
     Ok(ModuleOptions {
         options,
         preset: args.preset.clone(),
         sm: args.sm.map(|sm| sm.number()),
         maxnreg: args.maxnreg,
+        occupancy_target: args.occupancy_target,
         entries: args.entry.clone(),
         spill_space: match args.spill_space {
             Space::Local => SpillSpace::Local,
@@ -166,6 +175,10 @@ fn progress_bar() -> ProgressBar {
 
 fn warn(input: &Input, result: &ModuleResult) {
     for function in &result.functions {
+        if let Some(shortfall) = &function.shortfall {
+            let (file, line, name) = (&input.name, function.line, &function.name);
+            eprintln!("warning: {file}:{line}: `{name}`: {shortfall}");
+        }
         if let Outcome::Passed(passed) = &function.outcome {
             let message = format!(
                 "`{}` is passed through unchanged: {}",
@@ -255,6 +268,9 @@ fn function_json(function: &FunctionReport) -> Value {
         Outcome::Skipped => ("skipped", json!({})),
     };
     value["outcome"] = outcome.into();
+    if let Some(shortfall) = &function.shortfall {
+        value["occupancy_shortfall"] = shortfall.as_str().into();
+    }
     if let Value::Object(fields) = more {
         for (key, field) in fields {
             value[key] = field;

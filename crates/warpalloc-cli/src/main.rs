@@ -4,6 +4,7 @@
 
 mod alloc;
 mod files;
+mod flags;
 mod knobs;
 mod occupancy;
 mod replay;

@@ -24,6 +24,7 @@ pub mod parser;
 pub mod printer;
 pub mod visit;
 
+mod budget;
 mod literal;
 
 pub use ast::{Instruction, Module, Name, Operand, Span, Stmt};

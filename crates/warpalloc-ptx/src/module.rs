@@ -5,6 +5,7 @@
 
 use crate::apply::{self, Surroundings, Threads, Unspeakable};
 use crate::ast::{self, Body, Item, Linkage, Module, Span, Stmt};
+use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
 use crate::diag::{ParseError, line_and_column};
 use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
 use crate::printer::{EditConflict, Edits};
@@ -14,13 +15,10 @@ use warpalloc::allocation::{Allocation, Frame, Space};
 use warpalloc::analysis::{Liveness, Moment, Pressure};
 use warpalloc::function::Function;
 use warpalloc::stats::Stats;
-use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
+use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc::target::{File, Target};
 use warpalloc::{Error, Options, allocate};
-
-/// Registers that one thread can name.
-const MOST_REGISTERS: u32 = 255;
 
 /// Threads of the largest block.
 const MOST_THREADS: u32 = 1024;
@@ -48,6 +46,9 @@ pub struct ModuleOptions {
     pub sm: Option<u32>,
     /// The most registers a thread may use.
     pub maxnreg: Option<u32>,
+    /// The occupancy in percent that entries which declare their block size shall reach:
+    /// lowers the registers they may use, and is written into them as `.maxnreg`.
+    pub occupancy_target: Option<u32>,
     /// The functions to allocate; all where the list is empty.
     pub entries: Vec<String>,
     /// Where spilled values go.
@@ -128,6 +129,8 @@ pub struct FunctionReport {
     pub instructions: usize,
     /// Virtual registers.
     pub vregs: usize,
+    /// Why the wanted occupancy is not what will be had.
+    pub shortfall: Option<String>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -372,13 +375,15 @@ impl<'m, 'a> Job<'m, 'a> {
             line,
             instructions: 0,
             vregs: 0,
+            shortfall: None,
             outcome: Outcome::Skipped,
         };
         if !self.is_wanted(function) {
             return Ok((report, Edits::new()));
         }
         let budget = self.budget(function);
-        let target = self.target(budget)?;
+        report.shortfall = budget.shortfall;
+        let target = self.target(budget.registers)?;
         let lowered = lower::lower(self.module.source, &self.names, function, body, &target);
         let mut edits = Edits::new();
         match lowered {
@@ -387,10 +392,10 @@ impl<'m, 'a> Job<'m, 'a> {
             Ok(lowered) => {
                 report.instructions = lowered.function.inst_count();
                 report.vregs = lowered.function.vreg_count();
-                report.outcome = self.allocated(&lowered, &target, budget, &mut edits)?;
+                report.outcome = self.allocated(&lowered, &target, budget.registers, &mut edits)?;
             }
         }
-        if let Some(cap) = self.options.maxnreg
+        if let Some(cap) = budget.cap
             && function.is_entry
             && !matches!(report.outcome, Outcome::Refused(_))
         {
@@ -535,33 +540,30 @@ impl<'m, 'a> Job<'m, 'a> {
         }
     }
 
-    /// Registers a function may use: what the caller asks for, else what the entry says.
-    fn budget(&self, function: &ast::Function) -> u32 {
-        let directive = |keyword: &str| {
-            let found = function.directives.iter().find(|d| d.keyword == keyword);
-            found.and_then(|d| d.values.first().copied())
+    fn budget(&self, function: &ast::Function) -> Budget {
+        let limits = Limits {
+            sm: self.sm,
+            maxnreg: self.options.maxnreg,
+            occupancy_target: self.options.occupancy_target,
         };
-        let cap = self.options.maxnreg.or_else(|| directive("maxnreg"));
-        let cap = cap.or_else(|| {
-            let threads = block_threads(function)?.count;
-            let blocks = directive("minnctapersm").unwrap_or(1);
-            let steps = cliffs(self.sm, threads, 0).ok()?;
-            let fitting = steps.iter().filter(|step| step.blocks >= blocks);
-            fitting.map(|step| step.last_registers).max()
-        });
-        cap.unwrap_or(MOST_REGISTERS).clamp(1, MOST_REGISTERS)
+        let block = Block {
+            threads: block_threads(function).map(|threads| threads.count),
+            shared_bytes: self.shared_bytes_of(function),
+        };
+        limits.budget(function, block)
+    }
+
+    fn shared_bytes_of(&self, function: &ast::Function) -> u64 {
+        let own = function.body.as_ref().map_or(0, static_shared);
+        self.shared_bytes.saturating_add(own)
     }
 
     fn surroundings(&self, function: &ast::Function) -> Surroundings {
-        let mut shared_bytes = self.shared_bytes;
-        if let Some(body) = &function.body {
-            shared_bytes = shared_bytes.saturating_add(static_shared(body));
-        }
         Surroundings {
             address_size: self.module.address_size,
             relaxed: self.relaxed,
             threads: block_threads(function).filter(|_| function.is_entry),
-            shared_bytes,
+            shared_bytes: self.shared_bytes_of(function),
         }
     }
 }

@@ -41,8 +41,8 @@ pub struct ColouringFlags {
     /// Refuse a function of which more than N values would be spilled [default: none]
     #[arg(long, value_name = "N", value_parser = checked("spill-limit"))]
     spill_limit: Option<String>,
-    /// Count registers as scarce, and spill sooner, once this part of them is in use
-    /// [default: 70 before SM 90, 80 from SM 90 on]
+    /// Registers count as scarce where more than this part of them is in use; elsewhere copies
+    /// are merged without a test [default: 70 before SM 90, 80 from SM 90 on]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pressure_limit: Option<u8>,
     /// Merge no copies: one goes away only where both its ends happen to get the same register
@@ -51,8 +51,9 @@ pub struct ColouringFlags {
     /// Merge the ends of at most N copies in each round [default: none]
     #[arg(long, value_name = "N", value_parser = checked("coalescing-limit"))]
     coalescing_limit: Option<String>,
-    /// A neighbour stands in the way of a merge once its degree times this reaches the number
-    /// of its registers: the smaller, the bolder [default: 0.8]
+    /// Where merges are tested (--optimistic-coalescing=false), a neighbour stands in the way
+    /// once its degree times this reaches the number of its registers: the smaller, the bolder
+    /// [default: 0.8]
     #[arg(long, value_name = "FACTOR", value_parser = checked("coalescing-factor"))]
     coalescing_factor: Option<String>,
     /// Merge first and undo what costs a colour, instead of merging only what is safe

@@ -1,0 +1,209 @@
+//! Each flag of `warpalloc alloc` changes what its help says.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn warpalloc(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_warpalloc"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command line that is refused leaves its input unread.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn corpus(name: &str) -> String {
+    format!("{}/../../corpus/ptx/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The text and the figures of a file of the corpus, allocated with 24 registers and `flags`.
+fn allocated(file: &str, flags: &[&str]) -> (String, Vec<Value>) {
+    let file = corpus(file);
+    let stats = "--print-regalloc-stats=json";
+    let args = [&["alloc", &file, "--maxnreg", "24", stats], flags].concat();
+    let run = warpalloc(&args, "");
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let stats = serde_json::from_slice(&run.stderr).unwrap();
+    (text(&run.stdout), stats)
+}
+
+fn sum(stats: &[Value], figure: &str) -> u64 {
+    stats.iter().filter_map(|f| f[figure].as_u64()).sum()
+}
+
+/// How the command refuses flags, and with which exit code.
+fn refusal(flags: &[&str]) -> (Option<i32>, String) {
+    let run = warpalloc(&[&["alloc", "-"], flags].concat(), "");
+    assert!(run.stdout.is_empty());
+    (run.status.code(), text(&run.stderr))
+}
+
+#[test]
+fn flags_of_coalescing_leave_copies() {
+    let moves = |flags: &[&str]| sum(&allocated("localarr.sm_90.ptx", flags).1, "moves");
+    let usual = moves(&[]);
+    let none = moves(&["--disable-coalescing"]);
+    let one = moves(&["--coalescing-limit", "1"]);
+    assert!(usual < one && one < none, "{usual}, {one}, {none}");
+    for flag in [
+        "--join-globalcopies=false",
+        "--join-liveintervals=false",
+        "--optimistic-coalescing=false",
+    ] {
+        assert!(moves(&[flag]) > usual, "{flag}");
+        let bare = flag.trim_end_matches("=false");
+        assert_eq!(moves(&[bare]), usual, "{bare}");
+    }
+    assert_eq!(moves(&["--coalescing-limit", "none"]), usual);
+}
+
+#[test]
+fn careful_coalescing_heeds_the_factor_and_the_pressure() {
+    let moves = |flags: &[&str]| {
+        let flags = [&["--optimistic-coalescing=false"], flags].concat();
+        sum(&allocated("localarr.sm_90.ptx", &flags).1, "moves")
+    };
+    let usual = moves(&[]);
+    assert_eq!(moves(&["--coalescing-factor", "0.8"]), usual);
+    assert!(moves(&["--coalescing-factor", "0.05"]) < usual);
+    assert_eq!(moves(&["--pressure-limit", "80"]), usual);
+    assert!(moves(&["--pressure-limit", "1"]) > usual);
+    assert!(moves(&["--pressure-limit", "100"]) < usual);
+}
+
+#[test]
+fn phases_can_be_left_out() {
+    let (usual, _) = allocated("wide.sm_90.ptx", &[]);
+    for phase in ["schedule", "split", "finish"] {
+        let (without, _) = allocated("wide.sm_90.ptx", &[&format!("--no-{phase}")]);
+        assert!(without != usual, "{phase}");
+        let setting = format!("{phase}=false");
+        let (by_name, _) = allocated("wide.sm_90.ptx", &["--option", &setting]);
+        assert!(by_name == without, "{phase}");
+    }
+}
+
+#[test]
+fn the_last_word_is_for_options_by_name() {
+    let flags = [
+        "--coalescing-limit",
+        "1",
+        "--option",
+        "coalescing-limit=none",
+    ];
+    let (usual, _) = allocated("localarr.sm_90.ptx", &[]);
+    assert!(allocated("localarr.sm_90.ptx", &flags).0 == usual);
+}
+
+/// Neither shows in a result that is right.
+#[test]
+fn proofs_change_nothing() {
+    let (usual, _) = allocated("calls.sm_90.ptx", &[]);
+    for flag in [
+        "--verify-regalloc",
+        "--verify-regalloc=false",
+        "--no-verify",
+        "--verify-coalescing",
+    ] {
+        assert!(allocated("calls.sm_90.ptx", &[flag]).0 == usual, "{flag}");
+    }
+    let (code, said) = refusal(&["--verify-regalloc", "--no-verify"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn a_spill_limit_refuses_with_a_reason() {
+    let file = corpus("stencil.sm_90.ptx");
+    let args = ["alloc", &file, "--maxnreg", "24", "--spill-limit", "0"];
+    let run = warpalloc(&args, "");
+    assert_eq!(run.status.code(), Some(1));
+    assert!(run.stdout.is_empty());
+    let said = text(&run.stderr);
+    assert!(said.contains("but 0 is the limit"), "{said}");
+    assert!(said.contains("raise the register budget"), "{said}");
+    allocated("stencil.sm_90.ptx", &["--spill-limit", "10000"]);
+}
+
+#[test]
+fn an_occupancy_target_sets_the_budget() {
+    let kernel = |bound: &str| {
+        format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.entry k() {bound} {{\n\tret;\n}}\n"
+        )
+    };
+    let run = |flags: &[&str], bound: &str| {
+        let fixed = ["alloc", "-", "--print-regalloc-stats=json"];
+        warpalloc(&[&fixed, flags].concat(), &kernel(bound))
+    };
+    let flag = "--occupancy-target";
+    for (flags, registers) in [
+        (&[][..], 255),
+        (&[flag, "50"], 64),
+        (&[flag], 40),
+        (&[flag, "100"], 32),
+        (&["--maxnreg", "24", flag, "100"], 24),
+        (&["--maxnreg", "100", flag, "100"], 32),
+    ] {
+        let run = run(flags, ".maxntid 256");
+        let stats: Value = serde_json::from_slice(&run.stderr).unwrap();
+        assert_eq!(stats[0]["budget"], registers, "{flags:?}");
+        let cap = format!(".maxnreg {registers}");
+        assert_eq!(text(&run.stdout).contains(&cap), !flags.is_empty());
+    }
+    let run = run(&[flag, "50"], "");
+    assert_eq!(run.status.code(), Some(0));
+    let said = text(&run.stderr);
+    assert!(
+        said.starts_with("warning: <stdin>:4: `k`: the occupancy target of 50 % is left aside"),
+        "{said}"
+    );
+    assert!(said.contains("\"budget\": 255"), "{said}");
+}
+
+#[test]
+fn wrong_values_name_the_flag_the_value_and_what_is_accepted() {
+    for (flag, value, accepted) in [
+        ("--spill-limit", "few", "a number or none"),
+        ("--coalescing-limit", "-1", "a number or none"),
+        ("--coalescing-factor", "1.5", "a number above 0 and up to 1"),
+        ("--join-physregs", "maybe", "true or false"),
+        ("--join-globalcopies", "maybe", "true or false"),
+        ("--join-liveintervals", "maybe", "true or false"),
+        ("--optimistic-coalescing", "maybe", "true or false"),
+        ("--verify-regalloc", "maybe", "true or false"),
+        ("--pressure-limit", "0", "1..=100"),
+        ("--occupancy-target", "101", "1..=100"),
+        ("--option", "spill-limit=few", "a number or none"),
+        ("--option", "spil-limit=3", "did you mean `spill-limit`?"),
+        ("--option", "spill-limit", "NAME=VALUE"),
+        ("--option", "spill=shared", "--spill-space"),
+        ("--option", "strategy=naive", "--regalloc"),
+    ] {
+        let (code, said) = refusal(&[&format!("{flag}={value}")]);
+        assert_eq!(code, Some(2), "{flag}={value}: {said}");
+        for part in [flag, value, accepted] {
+            assert!(said.contains(part), "{flag}={value}: {said}");
+        }
+    }
+}
+
+#[test]
+fn flags_of_one_allocator_are_refused_for_another() {
+    let (code, said) = refusal(&["--regalloc=naive", "--disable-coalescing"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.contains("--disable-coalescing") && said.contains("naive"),
+        "{said}"
+    );
+}

@@ -29,7 +29,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Allocate the registers of every function of a PTX file
-    Alloc(alloc::AllocArgs),
+    Alloc(Box<alloc::AllocArgs>),
     /// List the knobs of the fat-point allocator
     Knobs(knobs::KnobsArgs),
     /// Show the size of each function of a PTX file and the register pressure in it
@@ -54,7 +54,7 @@ impl std::error::Error for UsageError {}
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Alloc(args) => alloc::run(args),
+        Command::Alloc(args) => alloc::run(*args),
         Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),

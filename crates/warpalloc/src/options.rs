@@ -78,6 +78,10 @@ pub struct BriggsOptions {
     pub join_phys_regs: bool,
     /// Coalesce copies between values that stay within a block.
     pub join_live_intervals: bool,
+    /// Let one reload serve several readers where registers allow it.
+    pub lazy_reload: bool,
+    /// Recompute values instead of reloading them where that is cheaper.
+    pub rematerialise: bool,
     /// Give up where more values than this would be spilled.
     pub spill_limit: Option<u32>,
     /// The part of a register file in use above which registers count as scarce; by
@@ -105,6 +109,8 @@ impl Default for BriggsOptions {
             join_global_copies: true,
             join_phys_regs: true,
             join_live_intervals: true,
+            lazy_reload: true,
+            rematerialise: true,
             spill_limit: None,
             pressure_limit: None,
         }
@@ -226,6 +232,18 @@ const KEYS: &[Key] = &[
         name: "join-liveintervals",
         get: |o| o.briggs.join_live_intervals.to_string(),
         set: |o, v| v.parse().ok().map(|b| o.briggs.join_live_intervals = b),
+        values: "true or false",
+    },
+    Key {
+        name: "lazy-reload",
+        get: |o| o.briggs.lazy_reload.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.lazy_reload = b),
+        values: "true or false",
+    },
+    Key {
+        name: "rematerialise",
+        get: |o| o.briggs.rematerialise.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.briggs.rematerialise = b),
         values: "true or false",
     },
     Key {
@@ -366,13 +384,15 @@ mod tests {
                     join_global_copies: _,
                     join_phys_regs: _,
                     join_live_intervals: _,
+                    lazy_reload: _,
+                    rematerialise: _,
                     spill_limit: _,
                     pressure_limit: _,
                 },
             // Knobs keep a table of their own.
             knobs: _,
         } = Options::default();
-        assert_eq!(KEYS.len(), 16);
+        assert_eq!(KEYS.len(), 18);
     }
 
     #[test]

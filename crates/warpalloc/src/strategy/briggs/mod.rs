@@ -125,6 +125,7 @@ fn attempt(
     }
     let eager = SpillPolicy {
         lazy_reload: false,
+        rematerialise: options.briggs.rematerialise,
         cost_model: attempt.cost_model,
         ..SpillPolicy::default()
     };
@@ -177,7 +178,7 @@ fn join_reloads<'a>(
     options: &Options,
     stats: &mut Stats,
 ) -> Option<(Program<'a>, Colours)> {
-    if stats.spilled + stats.rematerialised == 0 || !SpillPolicy::default().lazy_reload {
+    if stats.spilled + stats.rematerialised == 0 || !options.briggs.lazy_reload {
         return None;
     }
     let mut clock = Clock::start();

@@ -56,6 +56,9 @@ pub struct AllocArgs {
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     knob: Vec<String>,
+    /// Keep `.local` variables in registers where they need no address
+    #[arg(long)]
+    promote_local: bool,
     /// How many threads work; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -117,6 +120,7 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
         Err(error) => return Err(input.explain(error)),
     };
     warn(&input, &result);
+    tell_promoted(&result);
     refuse(&input, &result)?;
     files::write(&args.output, &result.text)?;
     if let Some(format) = args.print_regalloc_stats {
@@ -157,6 +161,7 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
             Space::Auto => SpillSpace::Auto,
         },
         jobs: args.jobs.map(usize::from),
+        promote_local: args.promote_local,
     })
 }
 
@@ -174,6 +179,10 @@ fn progress_bar() -> ProgressBar {
 }
 
 fn warn(input: &Input, result: &ModuleResult) {
+    let text = match &result.promoted {
+        Some(promoted) => &promoted.text,
+        None => &input.text,
+    };
     for function in &result.functions {
         if let Some(shortfall) = &function.shortfall {
             let (file, line, name) = (&input.name, function.line, &function.name);
@@ -184,9 +193,28 @@ fn warn(input: &Input, result: &ModuleResult) {
                 "`{}` is passed through unchanged: {}",
                 function.name, passed.reason
             );
-            let shown = ParseError::new(passed.span, message).render(&input.name, &input.text);
+            let shown = ParseError::new(passed.span, message).render(&input.name, text);
             eprint!("{}", shown.replacen("error", "warning", 1));
         }
+    }
+}
+
+/// Says which variables became registers, and why the others did not.
+fn tell_promoted(result: &ModuleResult) {
+    let Some(promoted) = &result.promoted else {
+        return;
+    };
+    for v in &promoted.variables {
+        eprintln!(
+            "note: `{}` of `{}` is kept in registers: {} bytes, {} accesses",
+            v.name, v.function, v.bytes, v.accesses
+        );
+    }
+    for v in &promoted.refused {
+        eprintln!(
+            "note: `{}` of `{}` stays in memory: {}",
+            v.name, v.function, v.reason
+        );
     }
 }
 

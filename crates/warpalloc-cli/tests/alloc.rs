@@ -172,3 +172,44 @@ fn stats_say_where_the_pressure_is() {
     let run = warpalloc(&["stats", &corpus("sgemm_rb.sm_90.ptx")]);
     assert!(text(&run.stdout).contains(&format!("{registers} R at line")));
 }
+
+#[test]
+fn local_variables_are_promoted_on_request() {
+    let source = b".version 9.0\n.target sm_90\n.address_size 64\n.func f() {\n\
+        .local .b32 x;\n.reg .f32 %f<3>;\nmov.f32 %f1, 0f00000000;\nst.local.f32 [x], %f1;\n\
+        ld.local.f32 %f2, [x];\nst.global.f32 [0], %f2;\nret;\n}\n";
+    let kept = with_input(&["alloc", "-"], source);
+    assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
+    assert!(text(&kept.stdout).contains("st.local.f32 [x]"));
+    let promoted = with_input(&["alloc", "-", "--promote-local"], source);
+    assert_eq!(
+        promoted.status.code(),
+        Some(0),
+        "{}",
+        text(&promoted.stderr)
+    );
+    assert!(!text(&promoted.stdout).contains("local"));
+    let said = text(&promoted.stderr);
+    assert!(
+        said.contains("`x` of `f` is kept in registers: 4 bytes, 2 accesses"),
+        "{said}"
+    );
+    let dynamic = warpalloc(&["alloc", &corpus("localarr.sm_90.ptx"), "--promote-local"]);
+    let said = text(&dynamic.stderr);
+    assert!(
+        said.contains("stays in memory: it is indexed by what is not constant"),
+        "{said}"
+    );
+    let off = [
+        "alloc",
+        "-",
+        "--promote-local",
+        "--knob",
+        "NumOptPhasesBudget=0",
+    ];
+    let said = text(&with_input(&off, source).stderr);
+    assert!(
+        said.contains("the budget of promoted functions is spent"),
+        "{said}"
+    );
+}

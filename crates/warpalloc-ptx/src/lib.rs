@@ -22,6 +22,7 @@ pub mod module;
 pub mod opcode;
 pub mod parser;
 pub mod printer;
+pub mod promote;
 pub mod visit;
 
 mod budget;

@@ -9,6 +9,7 @@ use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
 use crate::diag::{ParseError, line_and_column};
 use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
 use crate::printer::{EditConflict, Edits};
+use crate::promote::{Promoted, promote_where};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Allocation, Frame, Space};
@@ -55,6 +56,8 @@ pub struct ModuleOptions {
     pub spill_space: SpillSpace,
     /// How many threads work; all cores where it does not say.
     pub jobs: Option<usize>,
+    /// Whether `.local` variables that need no address become registers first.
+    pub promote_local: bool,
 }
 
 /// Told how many functions are done, and how many there are.
@@ -142,6 +145,9 @@ pub struct ModuleResult {
     pub text: String,
     /// One report per function with a body, in the order of the text.
     pub functions: Vec<FunctionReport>,
+    /// What was promoted to registers first, if that was asked for; spans in the reports
+    /// then refer to its text, which has the lines of the original.
+    pub promoted: Option<Promoted>,
 }
 
 /// Allocates the registers of every function of a module.
@@ -157,6 +163,36 @@ pub struct ModuleResult {
 /// # Ok::<(), warpalloc_ptx::module::PtxError>(())
 /// ```
 pub fn allocate_module(
+    source: &str,
+    options: &ModuleOptions,
+    progress: Option<Progress>,
+) -> Result<ModuleResult, PtxError> {
+    if options.promote_local {
+        let promoted = promoted(source, options)?;
+        match allocate_text(&promoted.text, options, progress) {
+            // The message must point into the text that the caller has.
+            Err(PtxError::Source(_)) => {}
+            result => {
+                let mut result = result?;
+                result.promoted = Some(promoted);
+                return Ok(result);
+            }
+        }
+    }
+    allocate_text(source, options, progress)
+}
+
+/// The module with the local variables of the wanted functions in registers.
+fn promoted(source: &str, options: &ModuleOptions) -> Result<Promoted, PtxError> {
+    let wanted = |name: &str| {
+        let names = &options.entries;
+        names.is_empty() || names.iter().any(|n| n == name)
+    };
+    let budget = options.options.knobs.opt_phases_budget;
+    Ok(promote_where(source, budget, wanted).map_err(Box::new)?)
+}
+
+fn allocate_text(
     source: &str,
     options: &ModuleOptions,
     progress: Option<Progress>,
@@ -360,6 +396,7 @@ impl<'m, 'a> Job<'m, 'a> {
         Ok(ModuleResult {
             text,
             functions: reports,
+            promoted: None,
         })
     }
 

@@ -124,3 +124,71 @@ fn ptxas_accepts_spills_to_shared_memory_or_is_skipped() {
     };
     accepted("shared", &options, |path| !is_huge(path));
 }
+
+/// Every kind of access that promotion rewrites, with labels where addresses go.
+const PROMOTABLE: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
+.visible .entry k(.param .u64 out) {
+	.local .align 16 .b8 depot[64];
+	.reg .pred %p<3>;
+	.reg .b16 %rs<3>;
+	.reg .b32 %r<6>;
+	.reg .f32 %f<5>;
+	.reg .f64 %fd<2>;
+	.reg .b64 %rd<8>, %SP, %SPL;
+	mov.u64 %SPL, depot;
+	cvta.local.u64 %SP, %SPL;
+	ld.param.u64 %rd1, [out];
+	cvta.to.global.u64 %rd2, %rd1;
+	mov.u32 %r1, %tid.x;
+	cvt.rn.f32.u32 %f1, %r1;
+	setp.lt.u32 %p1, %r1, 7;
+	st.local.v4.f32 [%SPL], {%f1, 0f3F800000, %f1, 0f40000000};
+	st.f64 [%SP+16], 0d3FF0000000000000;
+	st.local.u8 [depot+24], -1;
+	st.local.u16 [depot+26], %r1;
+	st.local.u64 [depot+32], 0;
+	{
+		add.u64 %rd3, %SPL, 40;
+		st.local.u32 [%rd3], %rd1;
+	again:
+		add.u64 %rd4, %SP, 8;
+	}
+	@%p1 ld.local.v2.b32 {%f2, _}, [depot];
+	@!%p1 ld.f32 %f2, [%rd4];
+	ld.local.s8 %rs1, [depot+24];
+	ld.local.s8 %r2, [depot+24];
+	ld.local.u16 %rs2, [depot+26];
+	ld.local.u16 %rd5, [depot+26];
+	ld.local.s32 %rd6, [%rd3];
+	ld.local.u64 %rd7, [depot+32];
+	ld.f64 %fd1, [%SP+16];
+	st.global.f32 [%rd2], %f2;
+	st.global.u16 [%rd2+4], %rs1;
+	st.global.u16 [%rd2+6], %rs2;
+	st.global.u32 [%rd2+8], %r2;
+	st.global.u64 [%rd2+16], %rd5;
+	st.global.u64 [%rd2+24], %rd6;
+	st.global.u64 [%rd2+32], %rd7;
+	st.global.f64 [%rd2+40], %fd1;
+	ret;
+}
+";
+
+#[test]
+fn promoted_variables_are_accepted() {
+    let promoted = warpalloc_ptx::promote::promote(PROMOTABLE).unwrap();
+    assert_eq!(promoted.refused, []);
+    assert_eq!(promoted.variables[0].accesses, 15);
+    assert!(!promoted.text.contains("depot"));
+    let options = ModuleOptions {
+        promote_local: true,
+        ..ModuleOptions::default()
+    };
+    let result = allocate_module(PROMOTABLE, &options, None).unwrap();
+    assert!(matches!(result.functions[0].outcome, Outcome::Allocated(_)));
+    assert!(!result.text.contains("depot"));
+    let Some(ptxas) = ptxas() else { return };
+    assemble(&ptxas, "promotable", PROMOTABLE);
+    assemble(&ptxas, "promoted", &promoted.text);
+    assemble(&ptxas, "promoted-allocated", &result.text);
+}

@@ -21,13 +21,13 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use names::ModuleNames;
+pub(crate) use names::{Meaning, ModuleNames, Scopes};
 
 use crate::ast::{self, Body, Instruction, NameList, Span, Stmt, VarDecl};
 use crate::diag::ParseError;
 use crate::opcode::{AsyncKind, Asynchronous, Control, Description, Width};
 use draft::{Draft, DraftBlock, DraftInst};
-use names::{Labels, Meaning, Scopes};
+use names::Labels;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::Hasher;

@@ -62,20 +62,92 @@ use target::Target;
 /// Gives every operand of `function` a register of `target`.
 ///
 /// The function is validated first, and unless [`Options::verify`] is off the result is
-/// proved before it is returned.
+/// proved before it is returned. For many functions in a row, an [`Allocator`] keeps its
+/// memory between them.
 pub fn allocate(
     function: &Function,
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
-    function.validate(target)?;
-    let allocation = match options.strategy {
-        Strategy::Naive => strategy::naive::allocate(function, target, options)?,
-        Strategy::Briggs => strategy::briggs::allocate(function, target, options)?,
-        Strategy::Fatpoint => strategy::fatpoint::allocate(function, target, options)?,
-    };
-    if options.verify {
-        check::check(function, target, &allocation)?;
+    Allocator::default().allocate(function, target, options)
+}
+
+/// Allocates one function after the other, proving them in the same memory.
+///
+/// It holds no state but memory: what it returns does not depend on what it did before, and
+/// it may move between threads.
+///
+/// ```
+/// # use warpalloc::generate::{self, Rng, Shape};
+/// # use warpalloc::target::Target;
+/// use warpalloc::{Allocator, Options};
+///
+/// let target = Target::hardware(90)?;
+/// let mut allocator = Allocator::default();
+/// for seed in 0..10 {
+///     let function = generate::function(&Shape::small(), &target, &mut Rng::new(seed));
+///     allocator.allocate(&function, &target, &Options::default())?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Allocator {
+    checker: check::Checker,
+}
+
+impl Allocator {
+    /// Does what [`allocate`] does.
+    pub fn allocate(
+        &mut self,
+        function: &Function,
+        target: &Target,
+        options: &Options,
+    ) -> Result<Allocation, Error> {
+        function.validate(target)?;
+        let allocation = match options.strategy {
+            Strategy::Naive => strategy::naive::allocate(function, target, options)?,
+            Strategy::Briggs => strategy::briggs::allocate(function, target, options)?,
+            Strategy::Fatpoint => strategy::fatpoint::allocate(function, target, options)?,
+        };
+        if options.verify {
+            self.checker.check(function, target, &allocation)?;
+        }
+        Ok(allocation)
     }
-    Ok(allocation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{Rng, Shape};
+
+    #[test]
+    fn an_allocator_and_its_results_may_move_between_threads() {
+        fn is_send<T: Send>() {}
+        is_send::<Allocator>();
+        is_send::<Allocation>();
+        is_send::<Function>();
+    }
+
+    /// A checker that remembered anything would accept or refuse what a fresh one does not.
+    #[test]
+    fn memory_left_over_from_one_function_changes_nothing_for_the_next() {
+        let target = Target::hardware(90)
+            .unwrap()
+            .with_budget(target::File::R, 24);
+        let options = Options::with_strategy(Strategy::Naive);
+        let mut checker = check::Checker::default();
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let shape = Shape::random(120, &mut rng);
+            let function = generate::function(&shape, &target, &mut rng);
+            let mut allocation = allocate(&function, &target, &options).unwrap();
+            assert_eq!(checker.check(&function, &target, &allocation), Ok(()));
+            if seed % 2 == 0 {
+                allocation.edits = allocation::Edits::new(&function, Vec::new());
+            }
+            let fresh = check::check(&function, &target, &allocation);
+            assert_eq!(checker.check(&function, &target, &allocation), fresh);
+        }
+    }
 }

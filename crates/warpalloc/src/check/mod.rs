@@ -89,7 +89,25 @@ pub fn check(
     target: &Target,
     allocation: &Allocation,
 ) -> Result<(), Box<Violation>> {
-    rules::check(function, target, allocation)?;
-    order::check(function, allocation)?;
-    flow::check(function, target, allocation)
+    Checker::default().check(function, target, allocation)
+}
+
+/// Checks one allocation after the other in the same memory.
+#[derive(Default)]
+pub struct Checker {
+    scratch: flow::Scratch,
+}
+
+impl Checker {
+    /// Does what [`check`] does.
+    pub fn check(
+        &mut self,
+        function: &Function,
+        target: &Target,
+        allocation: &Allocation,
+    ) -> Result<(), Box<Violation>> {
+        rules::check(function, target, allocation)?;
+        order::check(function, allocation)?;
+        flow::check(function, target, allocation, &mut self.scratch)
+    }
 }

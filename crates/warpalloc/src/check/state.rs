@@ -90,6 +90,7 @@ pub(super) struct Partition {
 }
 
 /// The contents of all locations, units first and then words of the frame.
+#[derive(Default)]
 pub(super) struct Locations {
     contents: Vec<Content>,
     units: usize,
@@ -101,14 +102,14 @@ pub(super) struct Locations {
 }
 
 impl Locations {
-    pub(super) fn new(units: usize, words: usize) -> Locations {
-        Locations {
-            contents: vec![Content::NOTHING; units + words],
-            units,
-            touched: Vec::new(),
-            undo: Vec::new(),
-            remembering: false,
-        }
+    /// Makes room for so many locations, all holding nothing.
+    pub(super) fn reset(&mut self, units: usize, words: usize) {
+        self.contents.clear();
+        self.contents.resize(units + words, Content::NOTHING);
+        self.units = units;
+        self.touched.clear();
+        self.undo.clear();
+        self.remembering = false;
     }
 
     pub(super) fn clear(&mut self) {
@@ -169,6 +170,14 @@ pub(super) struct Meet {
 }
 
 impl Meet {
+    /// Forgets everything but its memory.
+    pub(super) fn reset(&mut self) {
+        self.class_of.clear();
+        self.round = 0;
+        self.kept.clear();
+        self.split.clear();
+    }
+
     /// The partition of an edge whose live parts have `values`, all of them at least `base`.
     pub(super) fn partition(
         &mut self,

@@ -17,14 +17,30 @@ use smallvec::SmallVec;
 type Outcome<T = ()> = Result<T, Box<Violation>>;
 
 /// Checks the values of an allocation whose registers and order are known to be in order.
-pub(super) fn check(function: &Function, target: &Target, allocation: &Allocation) -> Outcome {
+pub(super) fn check(
+    function: &Function,
+    target: &Target,
+    allocation: &Allocation,
+    scratch: &mut Scratch,
+) -> Outcome {
     let live = Live::compute(function, allocation);
-    let mut flow = Flow::new(function, target, allocation, &live);
-    flow.reach_fixpoint()?;
-    match flow.pinned.is_empty() {
-        true => Ok(()),
-        false => flow.check_pinned(),
-    }
+    let mut flow = Flow::new(function, target, allocation, &live, std::mem::take(scratch));
+    let outcome = flow.prove();
+    *scratch = flow.into_scratch();
+    outcome
+}
+
+/// Memory that one check leaves to the next. What it holds means nothing in between.
+#[derive(Default)]
+pub(super) struct Scratch {
+    part_base: Vec<u32>,
+    part_files: Vec<u32>,
+    current: Vec<Value>,
+    homes: Vec<u32>,
+    edge_values: Vec<Value>,
+    states: Vec<Option<Partition>>,
+    locations: Locations,
+    meet: Meet,
 }
 
 /// Where the walk stands, for reports.
@@ -82,6 +98,7 @@ impl<'a> Flow<'a> {
         target: &'a Target,
         allocation: &'a Allocation,
         live: &'a Live,
+        scratch: Scratch,
     ) -> Flow<'a> {
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
@@ -90,8 +107,21 @@ impl<'a> Flow<'a> {
                 RegSet::of_registers(target, abi).iter().collect()
             }
         };
-        let mut part_base = Vec::with_capacity(function.vreg_count() + 1);
-        let mut part_files = Vec::new();
+        let Scratch {
+            mut part_base,
+            mut part_files,
+            mut current,
+            mut homes,
+            mut edge_values,
+            mut states,
+            mut locations,
+            mut meet,
+        } = scratch;
+        meet.reset();
+        part_base.clear();
+        part_files.clear();
+        homes.clear();
+        edge_values.clear();
         let mut parts = 0;
         for vreg in function.vregs() {
             let class = target.class(function.vreg(vreg).class);
@@ -107,6 +137,11 @@ impl<'a> Flow<'a> {
         let shared_words = words.count(allocation.frame.size(Space::Shared));
         let entry = function.entry();
         let inst = function.terminator(entry);
+        current.clear();
+        current.resize(parts as usize + preserved.len(), 0);
+        states.clear();
+        states.resize(function.block_count(), None);
+        locations.reset(units, local_words + shared_words);
         Flow {
             function,
             target,
@@ -119,20 +154,20 @@ impl<'a> Flow<'a> {
                 .filter(|&v| function.vreg(v).pinned)
                 .collect(),
             watch_pinned: false,
-            current: vec![0; parts as usize + preserved.len()],
+            current,
             preserved,
             part_base,
             part_files,
             live_parts,
             base: 1,
             next: 1,
-            homes: Vec::new(),
-            locations: Locations::new(units, local_words + shared_words),
+            homes,
+            locations,
             words,
             shared_words: units + local_words,
-            states: vec![None; function.block_count()],
-            meet: Meet::default(),
-            edge_values: Vec::new(),
+            states,
+            meet,
+            edge_values,
             at: Cursor {
                 block: entry,
                 index: 0,
@@ -140,6 +175,27 @@ impl<'a> Flow<'a> {
                 point: Point::Before(inst),
                 edit: 0,
             },
+        }
+    }
+
+    fn prove(&mut self) -> Outcome {
+        self.reach_fixpoint()?;
+        match self.pinned.is_empty() {
+            true => Ok(()),
+            false => self.check_pinned(),
+        }
+    }
+
+    fn into_scratch(self) -> Scratch {
+        Scratch {
+            part_base: self.part_base,
+            part_files: self.part_files,
+            current: self.current,
+            homes: self.homes,
+            edge_values: self.edge_values,
+            states: self.states,
+            locations: self.locations,
+            meet: self.meet,
         }
     }
 

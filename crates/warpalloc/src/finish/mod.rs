@@ -14,16 +14,19 @@
 //!    neighbouring registers lie side by side, and `merge` joins their accesses.
 //!
 //! Prologue and epilogue, the saving of registers that belong to the caller, are written
-//! when the allocation is made ([`program::emit`](crate::program::emit)), and the passes
-//! here treat that code like any other.
+//! by [`keep_preserved`] when the allocation is made, and the passes here treat that code
+//! like any other.
 
 mod code;
 mod merge;
 mod needed;
 mod places;
+mod preserved;
 mod reuse;
 #[cfg(test)]
 mod tests;
+
+pub use preserved::keep_preserved;
 
 use crate::allocation::{Allocation, Edits};
 use crate::function::Function;

@@ -4,7 +4,8 @@ use super::{Op, Program, Slot, Value, sequence};
 use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::error::Error;
 use crate::finish;
-use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind};
+use crate::finish::keep_preserved;
+use crate::function::{Block, Clobbers, Function, Inst, Kind};
 use crate::options::Options;
 use crate::spill::frame::FrameLayout;
 use crate::spill::slots;
@@ -41,7 +42,16 @@ pub fn emit(
     for block in program.blocks.keys() {
         emitter.block(block);
     }
-    emitter.keep_preserved(options.spill_space);
+    let entry = program.blocks.keys().next();
+    let frame = &mut emitter.layout[options.spill_space as usize];
+    keep_preserved(
+        program.function,
+        target,
+        entry.and_then(|block| first_inst(program, block)),
+        &emitter.touched,
+        &mut emitter.edits,
+        |bytes| frame.push(bytes),
+    );
     let frame = emitter.frame(target)?;
     let edits = Edits::new(program.function, emitter.edits);
     stats.edits = EditCounts::of(&edits);
@@ -165,57 +175,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Saves what belongs to the caller on entry and gives it back at each return.
-    fn keep_preserved(&mut self, space: Space) {
-        let function = self.program.function;
-        if function.convention() == Convention::Kernel {
-            return;
-        }
-        let entry = self.program.blocks.keys().next();
-        let Some(first) = entry.and_then(|b| self.first_inst(b)) else {
-            return;
-        };
-        let mut saves = Vec::new();
-        for &reg in &self.target.abi().preserved {
-            let info = self.target.file(reg.file);
-            let width = info.units_per_reg;
-            let exists = reg.unit as usize + width <= info.units;
-            if !exists || !self.touched.overlaps(self.target, reg, width) {
-                continue;
-            }
-            let slot = self.layout[space as usize].push((width * info.unit_bytes) as u32);
-            let width = width as u8;
-            saves.push((
-                Point::Before(first),
-                Edit::Store {
-                    to: slot,
-                    from: reg,
-                    width,
-                },
-            ));
-            for inst in function.insts() {
-                if function.inst(inst).kind == Kind::Return {
-                    let restore = Edit::Reload {
-                        to: reg,
-                        from: slot,
-                        width,
-                    };
-                    self.edits.push((Point::Before(inst), restore));
-                }
-            }
-        }
-        saves.append(&mut self.edits);
-        self.edits = saves;
-    }
-
-    fn first_inst(&self, block: Block) -> Option<Inst> {
-        let ops = self.program.blocks[block].ops.iter();
-        ops.into_iter().find_map(|op| match op {
-            Op::Inst { inst, .. } => Some(*inst),
-            _ => None,
-        })
-    }
-
     fn frame(&self, target: &Target) -> Result<Frame, Error> {
         let [local, shared] = [&self.layout[0], &self.layout[1]].map(FrameLayout::size);
         let needed = local.max(shared);
@@ -248,4 +207,12 @@ impl Emitter<'_> {
             self.touched.insert(unit);
         }
     }
+}
+
+fn first_inst(program: &Program, block: Block) -> Option<Inst> {
+    let mut ops = program.blocks[block].ops.iter();
+    ops.find_map(|op| match op {
+        Op::Inst { inst, .. } => Some(*inst),
+        _ => None,
+    })
 }

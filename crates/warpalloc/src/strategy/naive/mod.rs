@@ -14,6 +14,7 @@ mod seat;
 
 use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr};
 use crate::error::{Error, Place};
+use crate::finish::keep_preserved;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, VReg};
 use crate::options::Options;
 use crate::stats::{EditCounts, Stats};
@@ -36,7 +37,16 @@ pub fn allocate(
             naive.edge(block, succ)?;
         }
     }
-    naive.keep_preserved();
+    let Naive {
+        homes,
+        touched,
+        edits,
+        ..
+    } = &mut naive;
+    let first = function.insts().next();
+    keep_preserved(function, target, first, touched, edits, |bytes| {
+        homes.extra(bytes)
+    });
     naive.finish()
 }
 
@@ -290,47 +300,6 @@ impl<'a> Naive<'a> {
         for unit in self.target.units(reg, width) {
             self.touched.insert(unit);
         }
-    }
-
-    /// Saves what belongs to the caller on entry and gives it back at each return.
-    fn keep_preserved(&mut self) {
-        if self.function.convention() == Convention::Kernel {
-            return;
-        }
-        let Some(first) = self.function.insts().next() else {
-            return;
-        };
-        let mut saves = Vec::new();
-        for &reg in &self.target.abi().preserved {
-            let info = self.target.file(reg.file);
-            let width = info.units_per_reg;
-            let exists = reg.unit as usize + width <= info.units;
-            if !exists || !self.touched.overlaps(self.target, reg, width) {
-                continue;
-            }
-            let slot = self.homes.extra((width * info.unit_bytes) as u32);
-            let width = width as u8;
-            saves.push((
-                Point::Before(first),
-                Edit::Store {
-                    to: slot,
-                    from: reg,
-                    width,
-                },
-            ));
-            for inst in self.function.insts() {
-                if self.function.inst(inst).kind == Kind::Return {
-                    let restore = Edit::Reload {
-                        to: reg,
-                        from: slot,
-                        width,
-                    };
-                    self.edits.push((Point::Before(inst), restore));
-                }
-            }
-        }
-        saves.append(&mut self.edits);
-        self.edits = saves;
     }
 
     fn finish(self) -> Result<Allocation, Error> {

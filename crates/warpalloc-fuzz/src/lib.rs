@@ -14,6 +14,17 @@ use warpalloc::target::{File, Target};
 use warpalloc::text::{self, Allocated, Case};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 
+/// Options that may be on or off without harm.
+const SWITCHES: [&str; 7] = [
+    "schedule",
+    "split",
+    "finish",
+    "optimistic-coalescing",
+    "lazy-reload",
+    "rematerialise",
+    "join-globalcopies",
+];
+
 /// Instructions a generated function has at most, about.
 const MAX_INSTS: usize = 60;
 
@@ -56,7 +67,29 @@ fn parses_back(text: &str) {
 /// The naive allocator succeeds on whatever the generator makes; its result is proved and
 /// runs like the original.
 pub fn naive(data: &[u8]) {
-    let case = case(&mut Rng::from_bytes(data));
+    succeeds(Strategy::Naive, data);
+}
+
+/// So does graph colouring, whichever of its choices are turned off.
+pub fn briggs(data: &[u8]) {
+    succeeds(Strategy::Briggs, data);
+}
+
+/// So does the fat-point allocator.
+pub fn fatpoint(data: &[u8]) {
+    succeeds(Strategy::Fatpoint, data);
+}
+
+fn succeeds(strategy: Strategy, data: &[u8]) {
+    let mut rng = Rng::from_bytes(data);
+    let mut case = case(&mut rng);
+    case.options.strategy = strategy;
+    for name in SWITCHES {
+        if rng.one_in(4) {
+            let known = case.options.set(name, "false");
+            assert_eq!(known, Ok(()), "`{name}` is no option");
+        }
+    }
     match allocate(&case.function, &case.target, &case.options) {
         Ok(allocation) => runs_alike(&case, &allocation),
         Err(error) => panic!("{error}\n{case}"),

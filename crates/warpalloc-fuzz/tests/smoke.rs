@@ -23,6 +23,16 @@ fn naive() {
 }
 
 #[test]
+fn briggs() {
+    run(warpalloc_fuzz::briggs, 4, 600, 400);
+}
+
+#[test]
+fn fatpoint() {
+    run(warpalloc_fuzz::fatpoint, 5, 600, 400);
+}
+
+#[test]
 fn checker() {
     run(warpalloc_fuzz::checker, 3, 3000, 400);
 }

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Registers at no cap: peak pressure in PTX order, our allocators, and what ptxas reports.
+
+    bench/registers.py --ptxas PTXAS --warpalloc WARPALLOC FILE.ptx... > docs/registers.md
+
+ptxas reports two registers more than the highest it names, and schedules before it allocates, so its
+figure may be below or above the pressure of the text.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ptxas", required=True)
+    parser.add_argument("--warpalloc", required=True)
+    parser.add_argument("files", nargs="+")
+    args = parser.parse_args()
+    print("# Registers at no cap\n")
+    print("Made by `bench/registers.py`. *Peak* is the pressure in PTX order, a lower bound for anyone who keeps that")
+    print("order and spills nothing; `briggs` and `fatpoint` are what our allocators use (a star: with spill code); ptxas is")
+    print("what ptxas -v reports for the original. Functions that are called have no figure of their own there.\n")
+    print("| kernel | peak | briggs | fatpoint | ptxas |")
+    print("|---|---|---|---|---|")
+    over = {"briggs": [], "fatpoint": []}
+    for path in sorted(args.files):
+        rows(args, path, over)
+    print("\nFunctions that call others keep values from R24 on, because a call may overwrite R0 to R23; `predicates` keeps")
+    print("predicates beyond the seventh in general registers. Both raise the figures below.")
+    for name, ratios in over.items():
+        print(f"\n`{name}` uses {100 * (sum(ratios) / len(ratios) - 1):.1f} % more than the peak in the mean of {len(ratios)} functions.")
+
+
+def rows(args, path, over):
+    stats = json.loads(output(args.warpalloc, "stats", path, "--json"))
+    peaks = {f["name"]: next((p["registers"] for p in f["peaks"] if p["file"] == "R"), 0) for f in stats if "peaks" in f}
+    used = {}
+    for strategy in over:
+        # The statistics go to standard output, so the PTX must not.
+        report = output(args.warpalloc, "alloc", path, "-o", os.devnull, "--regalloc", strategy, "--print-regalloc-stats=json")
+        for f in json.loads(report):
+            spills = f["stores"] + f["reloads"] + f["recomputes"]
+            used[f["name"], strategy] = (f["registers"], spills)
+            if peaks.get(f["name"]) and not spills:
+                over[strategy].append(f["registers"] / peaks[f["name"]])
+    arch = re.search(r"sm_\w+", open(path, errors="replace").read(4096)).group(0)
+    log = subprocess.run([args.ptxas, "-v", "-arch", arch, "-o", os.devnull, path], capture_output=True, text=True).stderr
+    theirs = dict(re.findall(r"entry function '([^']+)'.*?Used (\d+) registers", log, re.S))
+    for name, peak in peaks.items():
+        cells = [f"{regs}{'*' if spills else ''}" for regs, spills in (used[name, s] for s in over)]
+        print(f"| {os.path.basename(path)[:-4]} {name} | {peak} | {' | '.join(cells)} | {theirs.get(name, '–')} |")
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+main()

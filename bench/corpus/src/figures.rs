@@ -110,8 +110,8 @@ pub struct Row {
 impl Row {
     /// The table's head.
     pub const HEADER: &str = "\
-| allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | frame bytes | saved by sharing | used / peak | ns per instruction |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | frame bytes | saved by sharing | saved by compaction | used / peak | ns per instruction |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     /// Sums up `all`.
     pub fn of(strategy: &str, regs: usize, all: &[Figures]) -> Row {
@@ -151,6 +151,7 @@ impl Row {
                 whole(sum(&|f| f.stats.edits.recomputes as f64)),
                 whole(frame),
                 percent(saved, frame + saved),
+                whole(sum(&|f| f.stats.compacted_bytes as f64)),
                 match ratios.len() {
                     0 => "–".to_owned(),
                     n => format!("{:.3}", ratios.iter().sum::<f64>() / n as f64),

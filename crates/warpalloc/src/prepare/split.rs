@@ -22,7 +22,7 @@
 //! too full. Measured, that choice loses about as often as it wins, while splitting every
 //! long value at every loop boundary and between stretches of straight code lowers memory
 //! traffic at every budget: which piece matters is better left to colouring and
-//! coalescing. So that is the default in every crowded program. Loops with several entries
+//! coalescing. So that is the default policy. Loops with several entries
 //! are left alone.
 
 use crate::analysis::{Cfg, LiveRanges, Loop, Pressure};

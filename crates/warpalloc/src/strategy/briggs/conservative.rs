@@ -33,6 +33,17 @@ pub enum Verdict {
 }
 
 impl Simplifier<'_, '_> {
+    /// Whether the merge depends on degrees; if not, [`judge`](Self::judge) makes it.
+    pub(super) fn needs_test(&self, joint: &Joint) -> bool {
+        let fixed = [joint.a, joint.b].map(|side| self.graph.status(side) == Status::Fixed);
+        match fixed {
+            _ if self.is_roomy(joint) => false,
+            [true, true] => false,
+            [false, false] => !self.options.optimistic_coalescing,
+            _ => true,
+        }
+    }
+
     /// Whether the merge is made.
     pub(super) fn judge(&mut self, joint: &Joint) -> Verdict {
         let fixed = |body| self.graph.status(body) == Status::Fixed;

@@ -86,7 +86,16 @@ impl Shared {
 
     /// What the two add to its degree now.
     pub fn paid(&self) -> u32 {
-        self.suffers[0].min(self.bounds[0]) + self.suffers[1].min(self.bounds[1])
+        self.paid_to([true; 2])
+    }
+
+    /// What those of the two that `count` add to its degree now.
+    fn paid_to(&self, count: [bool; 2]) -> u32 {
+        let paid = |side: usize| match count[side] {
+            true => self.suffers[side].min(self.bounds[side]),
+            false => 0,
+        };
+        paid(0) + paid(1)
     }
 
     /// What they would add as one, if its shape alone did not limit that.
@@ -127,6 +136,7 @@ impl Node {
 
 impl<'a> Graph<'a> {
     /// The graph of all bodies of `program`; `costs` says what spilling a value costs.
+    /// All degrees are zero until [`Graph::count_degrees`].
     pub fn new(
         program: &Program,
         target: &Target,
@@ -180,7 +190,6 @@ impl<'a> Graph<'a> {
             factor: limits.factor,
         };
         graph.claim_fixed_places();
-        graph.count_degrees();
         graph
     }
 
@@ -192,7 +201,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn count_degrees(&mut self) {
+    /// Counts every degree from scratch: once the merges that ask for no degree are made.
+    pub fn count_degrees(&mut self) {
         let mut neighbours = Vec::new();
         for body in self.bodies.keys() {
             if self.status(body) == Status::Active {
@@ -357,46 +367,53 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Merges the bodies of `joint` and returns the whole, with all degrees up to date, and
-    /// the neighbours that became insignificant.
-    pub fn merge(&mut self, joint: &Joint) -> (BodyId, Vec<BodyId>) {
-        let mut around = Vec::new();
-        let mut both = Vec::new();
-        self.neighbours_of_both(joint.a, joint.b, &mut both);
-        let mut crossed: Vec<BodyId> = both.iter().map(|n| n.body).collect();
-        crossed.retain(|&body| self.is_significant(body));
-        for side in [joint.a, joint.b] {
-            if self.status(side) == Status::Active {
-                self.neighbours(side, &mut around);
-                for n in &around {
-                    let suffered = self.suffered(side, n);
-                    let node = &mut self.nodes[n.body.index()];
-                    node.degree = node.degree.saturating_sub(suffered);
-                }
-            }
-        }
+    /// Merges the bodies of `joint` before degrees are counted, and returns the whole.
+    ///
+    /// This costs what the smaller of the two costs to renumber; keeping degrees up to date
+    /// costs a walk around both, which bodies that grow by many merges cannot afford.
+    pub fn unite(&mut self, joint: &Joint) -> BodyId {
         let cost = self.cost(joint.a) + self.cost(joint.b);
         let roomy = self.is_roomy(joint.a) && self.is_roomy(joint.b);
-        let was_fixed = self.bodies.get(joint.a).fixed || self.bodies.get(joint.b).fixed;
         let (kept, gone) = self.bodies.merge(joint);
         self.nodes[gone.index()].status = Status::Merged;
-        let shape = self.squeeze.shape(joint.shape);
+        let fixed = self.bodies.get(kept).fixed;
         self.nodes[kept.index()] = Node {
-            status: match was_fixed {
+            status: match fixed {
                 true => Status::Fixed,
                 false => Status::Active,
             },
-            shape,
+            shape: self.squeeze.shape(joint.shape),
             places: joint.starts.len() as u32,
             degree: 0,
             cost,
             roomy,
         };
-        if was_fixed {
+        if fixed {
             self.claim(kept);
-        } else {
-            self.neighbours(kept, &mut around);
-            for n in &around {
+        }
+        kept
+    }
+
+    /// Merges the bodies of `joint` and returns the whole, with all degrees up to date and
+    /// its neighbours in `around`, and those that became insignificant.
+    pub fn merge(
+        &mut self,
+        joint: &Joint,
+        shared: &mut Vec<Shared>,
+        around: &mut Vec<Neighbour>,
+    ) -> (BodyId, Vec<BodyId>) {
+        self.neighbours_of_both(joint.a, joint.b, shared);
+        let bodies = shared.iter().map(|n| n.body);
+        let mut crossed: Vec<BodyId> = bodies.filter(|&n| self.is_significant(n)).collect();
+        let counts = [joint.a, joint.b].map(|side| self.status(side) == Status::Active);
+        for n in shared.iter() {
+            let degree = &mut self.nodes[n.body.index()].degree;
+            *degree = degree.saturating_sub(n.paid_to(counts));
+        }
+        let kept = self.unite(joint);
+        self.neighbours(kept, around);
+        if self.status(kept) == Status::Active {
+            for n in around.iter() {
                 let (suffered, inflicted) = (self.suffered(kept, n), self.inflicted(kept, n));
                 self.nodes[n.body.index()].degree += suffered;
                 self.nodes[kept.index()].degree += inflicted;

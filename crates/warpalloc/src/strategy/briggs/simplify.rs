@@ -10,7 +10,7 @@
 
 use super::conservative::Verdict;
 use super::graph::{Graph, Neighbour, Shared, Status};
-use super::worklists::{FreezeQueue, SimplifyHeap, SpillHeap, Worth};
+use super::worklists::{Ease, FreezeQueue, SimplifyHeap, SpillHeap, Worth};
 use crate::coalesce::{BodyId, Joint, Move, MoveId};
 use crate::options::BriggsOptions;
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
@@ -73,11 +73,15 @@ pub fn simplify<'a>(
         candidates: SpillHeap::default(),
         entered: vec![0; bodies],
         stack: Vec::with_capacity(bodies),
+        copied: vec![false; bodies],
+        waiting: 0,
         merges: 0,
         unsound: None,
         around: Vec::new(),
         shared: Vec::new(),
     };
+    simplifier.merge_untested();
+    simplifier.graph.count_degrees();
     simplifier.enter_moves();
     simplifier.enter_bodies();
     simplifier.run();
@@ -106,6 +110,10 @@ pub(super) struct Simplifier<'a, 'm> {
     /// The degree with which each body was entered among the candidates.
     entered: Vec<u32>,
     stack: Vec<BodyId>,
+    /// Bodies that some copy tried to join with others.
+    copied: Vec<bool>,
+    /// How many moves wait for neighbours to become insignificant.
+    waiting: usize,
     merges: u32,
     unsound: Option<BodyId>,
     around: Vec<Neighbour>,
@@ -113,7 +121,9 @@ pub(super) struct Simplifier<'a, 'm> {
 }
 
 impl Simplifier<'_, '_> {
-    fn enter_moves(&mut self) {
+    /// Makes the merges that ask for no degree, the most frequent copies first, while there
+    /// are no degrees to keep up to date.
+    fn merge_untested(&mut self) {
         for (id, mv) in self.moves.iter() {
             let wanted = match mv.is_global {
                 true => self.options.join_global_copies,
@@ -122,12 +132,31 @@ impl Simplifier<'_, '_> {
             if self.options.disable_coalescing || !wanted {
                 continue;
             }
+            if let Some(joint) = self.joint(mv) {
+                if self.needs_test(&joint) {
+                    self.states[id] = MoveState::Ready;
+                } else {
+                    let kept = self.graph.unite(&joint);
+                    self.note_merge(kept);
+                }
+            }
+            let ends = [mv.to, mv.from].into_iter();
+            for body in ends.filter_map(|end| self.graph.bodies.of(end)) {
+                self.copied[body.index()] = true;
+            }
+        }
+    }
+
+    fn enter_moves(&mut self) {
+        for (id, mv) in self.moves.iter() {
+            if self.states[id] == MoveState::Settled {
+                continue;
+            }
             for value in [mv.to, mv.from] {
                 if let Some(body) = self.graph.bodies.of(value) {
                     self.moves_of[body.index()].push(id);
                 }
             }
-            self.states[id] = MoveState::Ready;
             self.ready.push(Reverse(id));
         }
     }
@@ -191,7 +220,7 @@ impl Simplifier<'_, '_> {
         }
         match new {
             List::None => {}
-            List::Simplify => self.safe.set(body, self.graph.degree(body)),
+            List::Simplify => self.safe.set(body, self.ease(body)),
             List::Freeze if old != List::Freeze => self.freezable.push_back(body),
             List::Freeze => {}
             List::Spill => {
@@ -202,6 +231,14 @@ impl Simplifier<'_, '_> {
                     self.candidates.push(Worth::new(body, cost, degree));
                 }
             }
+        }
+    }
+
+    fn ease(&self, body: BodyId) -> Ease {
+        Ease {
+            copied: self.copied[body.index()],
+            width: self.graph.bodies.get(body).shape.width,
+            degree: self.graph.degree(body),
         }
     }
 
@@ -233,7 +270,7 @@ impl Simplifier<'_, '_> {
             if relief.low {
                 self.list(n.body);
             } else if self.lists[n.body.index()] == List::Simplify {
-                self.safe.set(n.body, self.graph.degree(n.body));
+                self.safe.set(n.body, self.ease(n.body));
             }
         }
         self.around = around;
@@ -244,6 +281,9 @@ impl Simplifier<'_, '_> {
 
     /// One neighbour less counts against the copies around `body`.
     fn became_insignificant(&mut self, body: BodyId) {
+        if self.waiting == 0 {
+            return;
+        }
         let mut around = std::mem::take(&mut self.around);
         self.graph.neighbours(body, &mut around);
         self.wake_moves(body);
@@ -257,6 +297,7 @@ impl Simplifier<'_, '_> {
         for &id in &self.moves_of[body.index()] {
             match &mut self.states[id] {
                 MoveState::Waiting(1) => {
+                    self.waiting -= 1;
                     self.states[id] = MoveState::Ready;
                     self.ready.push(Reverse(id));
                 }
@@ -276,7 +317,7 @@ impl Simplifier<'_, '_> {
 
     /// Nothing more will happen to this move: its ends may be free of moves now.
     fn settle(&mut self, id: MoveId) {
-        self.states[id] = MoveState::Settled;
+        self.set_settled(id);
         for value in [self.moves[id].to, self.moves[id].from] {
             let body = self.graph.bodies.of(value);
             if let Some(body) = body.filter(|b| self.lists[b.index()] == List::Freeze) {
@@ -285,16 +326,17 @@ impl Simplifier<'_, '_> {
         }
     }
 
+    fn set_settled(&mut self, id: MoveId) {
+        let waited = matches!(self.states[id], MoveState::Waiting(_));
+        self.waiting -= waited as usize;
+        self.states[id] = MoveState::Settled;
+    }
+
     fn try_move(&mut self, id: MoveId) {
         if self.states[id] != MoveState::Ready {
             return;
         }
-        let mv = self.moves[id];
-        let joint = self
-            .graph
-            .bodies
-            .joint(self.graph.interference, mv.to, mv.from, mv.distance);
-        let Some(joint) = joint.filter(|joint| self.may_join(joint)) else {
+        let Some(joint) = self.joint(&self.moves[id]) else {
             return self.settle(id);
         };
         match self.judge(&joint) {
@@ -308,8 +350,16 @@ impl Simplifier<'_, '_> {
                 let tries = &mut self.tries[id];
                 *tries = (*tries + 1).min(16);
                 self.states[id] = MoveState::Waiting(events.max(1 << (*tries - 1)));
+                self.waiting += 1;
             }
         }
+    }
+
+    /// How the ends of `mv` become one, if they may.
+    fn joint(&self, mv: &Move) -> Option<Joint> {
+        let bodies = &self.graph.bodies;
+        let joint = bodies.joint(self.graph.interference, mv.to, mv.from, mv.distance);
+        joint.filter(|joint| self.may_join(joint))
     }
 
     fn may_join(&self, joint: &Joint) -> bool {
@@ -323,28 +373,33 @@ impl Simplifier<'_, '_> {
     }
 
     fn merge(&mut self, joint: &Joint) {
-        self.merges += 1;
         for side in [joint.a, joint.b] {
             self.safe.remove(side);
             self.lists[side.index()] = List::None;
         }
-        let (kept, crossed) = self.graph.merge(joint);
-        if self.options.verify_coalescing {
-            let sound = self.graph.bodies.is_sound(self.graph.interference, kept);
-            self.unsound = self.unsound.or((!sound).then_some(kept));
-        }
+        let mut around = std::mem::take(&mut self.around);
+        let (kept, crossed) = self.graph.merge(joint, &mut self.shared, &mut around);
+        self.note_merge(kept);
         let gone = if kept == joint.a { joint.b } else { joint.a };
         let moved = std::mem::take(&mut self.moves_of[gone.index()]);
         self.moves_of[kept.index()].extend(moved);
         self.settle_inner_moves(kept);
         self.list(kept);
-        let mut around = Vec::new();
-        self.graph.neighbours(kept, &mut around);
         for n in &around {
             self.list(n.body);
         }
+        self.around = around;
         for body in crossed {
             self.became_insignificant(body);
+        }
+    }
+
+    /// Counts a merge, and verifies it if that is wanted.
+    fn note_merge(&mut self, kept: BodyId) {
+        self.merges += 1;
+        if self.options.verify_coalescing {
+            let sound = self.graph.bodies.is_sound(self.graph.interference, kept);
+            self.unsound = self.unsound.or((!sound).then_some(kept));
         }
     }
 
@@ -360,7 +415,7 @@ impl Simplifier<'_, '_> {
             .filter(inner)
             .collect();
         for id in settled {
-            self.states[id] = MoveState::Settled;
+            self.set_settled(id);
         }
     }
 }

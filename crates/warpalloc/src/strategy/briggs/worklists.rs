@@ -5,13 +5,29 @@ use cranelift_entity::EntityRef;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// How soon a body that surely finds a place is removed; the least goes first and is
+/// coloured last.
+///
+/// Bodies that no copy asked to join go before the others, as where simplifying takes turns
+/// with coalescing. Wide bodies stay longest: coloured first, they meet a file that is not
+/// in fragments yet, and fewer registers are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ease {
+    /// Copies asked to join it.
+    pub copied: bool,
+    /// Units from its first to its last.
+    pub width: u16,
+    /// Its degree.
+    pub degree: u32,
+}
+
 /// Bodies that can be removed safely: a max-heap in which a body's priority may change.
 ///
 /// All of them have the infinite priority of a safe node, so the order is the tie-break:
-/// lower degree first, then lower number.
+/// [`Ease`], of which the degree is the last part, then lower number.
 #[derive(Debug, Default)]
 pub struct SimplifyHeap {
-    heap: Vec<(u32, BodyId)>,
+    heap: Vec<(Ease, BodyId)>,
     /// Where each body stands in the heap, plus one.
     places: Vec<u32>,
 }
@@ -25,17 +41,17 @@ impl SimplifyHeap {
         }
     }
 
-    /// Adds `body`, or changes its degree.
-    pub fn set(&mut self, body: BodyId, degree: u32) {
+    /// Adds `body`, or changes its priority.
+    pub fn set(&mut self, body: BodyId, ease: Ease) {
         match self.places[body.index()] {
             0 => {
-                self.heap.push((degree, body));
+                self.heap.push((ease, body));
                 self.rise(self.heap.len() - 1);
             }
             place => {
                 let at = place as usize - 1;
-                let old = std::mem::replace(&mut self.heap[at].0, degree);
-                if degree < old {
+                let old = std::mem::replace(&mut self.heap[at].0, ease);
+                if ease < old {
                     self.rise(at);
                 } else {
                     self.sink(at);
@@ -171,14 +187,44 @@ impl SpillHeap {
 mod tests {
     use super::*;
 
+    fn of_degree(degree: u32) -> Ease {
+        Ease {
+            degree,
+            ..Ease::default()
+        }
+    }
+
+    #[test]
+    fn wide_bodies_and_those_that_copies_join_stay_in_the_graph_longer() {
+        let ease = |copied, width, degree| Ease {
+            copied,
+            width,
+            degree,
+        };
+        let order = [
+            ease(false, 2, 9),
+            ease(false, 4, 1),
+            ease(true, 1, 0),
+            ease(true, 2, 0),
+        ];
+        let mut heap = SimplifyHeap::new(order.len());
+        for (index, &ease) in order.iter().enumerate().rev() {
+            heap.set(BodyId::new(index), ease);
+        }
+        let popped: Vec<usize> = std::iter::from_fn(|| heap.pop())
+            .map(|b| b.index())
+            .collect();
+        assert_eq!(popped, [0, 1, 2, 3]);
+    }
+
     #[test]
     fn the_safe_body_of_lowest_degree_goes_first_then_the_lowest_number() {
         let bodies: Vec<BodyId> = (0..5).map(BodyId::new).collect();
         let mut heap = SimplifyHeap::new(5);
         for (&body, degree) in bodies.iter().zip([4, 2, 2, 9, 1]) {
-            heap.set(body, degree);
+            heap.set(body, of_degree(degree));
         }
-        heap.set(bodies[3], 0);
+        heap.set(bodies[3], of_degree(0));
         heap.remove(bodies[4]);
         let order: Vec<_> = std::iter::from_fn(|| heap.pop()).collect();
         assert_eq!(order, [bodies[3], bodies[1], bodies[2], bodies[0]]);
@@ -209,7 +255,7 @@ mod tests {
                 }
                 _ => {
                     let degree = next(40) as u32;
-                    heap.set(body, degree);
+                    heap.set(body, of_degree(degree));
                     model.insert(body, degree);
                 }
             }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Registers at no cap: peak pressure in PTX order, our allocators, and what ptxas reports.
+"""Registers at no cap: what PTX order needs at least, our allocators, and what ptxas reports.
 
     bench/registers.py --ptxas PTXAS --warpalloc WARPALLOC FILE.ptx... > docs/registers.md
 
@@ -21,22 +21,25 @@ def main():
     args = parser.parse_args()
     print("# Registers at no cap\n")
     print("Made by `bench/registers.py`. *Peak* is the pressure in PTX order, a lower bound for anyone who keeps that")
-    print("order and spills nothing; `briggs` and `fatpoint` are what our allocators use (a star: with spill code); ptxas is")
-    print("what ptxas -v reports for the original. Functions that are called have no figure of their own there.\n")
-    print("| kernel | peak | briggs | fatpoint | ptxas |")
-    print("|---|---|---|---|---|")
+    print("order and spills nothing. *Floor* is the same bound with what pressure leaves out: at a call that overwrites R0 to")
+    print("R23, values alive across it begin at R24, so that no allocation without spill code names a lower highest register;")
+    print("and predicates beyond the seventh take one general register each, which is where both allocators keep them.")
+    print("`briggs` and `fatpoint` are what our allocators use (a star: with spill code); ptxas is what ptxas -v reports for")
+    print("the original. Functions that are called have no figure of their own there.\n")
+    print("| kernel | peak | floor | briggs | fatpoint | ptxas |")
+    print("|---|---|---|---|---|---|")
     over = {"briggs": [], "fatpoint": []}
     for path in sorted(args.files):
         rows(args, path, over)
-    print("\nFunctions that call others keep values from R24 on, because a call may overwrite R0 to R23; `predicates` keeps")
-    print("predicates beyond the seventh in general registers. Both raise the figures below.")
     for name, ratios in over.items():
-        print(f"\n`{name}` uses {100 * (sum(ratios) / len(ratios) - 1):.1f} % more than the peak in the mean of {len(ratios)} functions.")
+        peak, floor = (100 * (sum(column) / len(ratios) - 1) for column in zip(*ratios))
+        print(f"\n`{name}` uses {floor:.1f} % more than the floor and {peak:.1f} % more than the peak in the mean of {len(ratios)} functions.")
 
 
 def rows(args, path, over):
     stats = json.loads(output(args.warpalloc, "stats", path, "--json"))
     peaks = {f["name"]: next((p["registers"] for p in f["peaks"] if p["file"] == "R"), 0) for f in stats if "peaks" in f}
+    floors = {f["name"]: f["floor"] for f in stats if "peaks" in f}
     used = {}
     for strategy in over:
         # The statistics go to standard output, so the PTX must not.
@@ -45,13 +48,13 @@ def rows(args, path, over):
             spills = f["stores"] + f["reloads"] + f["recomputes"]
             used[f["name"], strategy] = (f["registers"], spills)
             if peaks.get(f["name"]) and not spills:
-                over[strategy].append(f["registers"] / peaks[f["name"]])
+                over[strategy].append((f["registers"] / peaks[f["name"]], f["registers"] / floors[f["name"]]))
     arch = re.search(r"sm_\w+", open(path, errors="replace").read(4096)).group(0)
     log = subprocess.run([args.ptxas, "-v", "-arch", arch, "-o", os.devnull, path], capture_output=True, text=True).stderr
     theirs = dict(re.findall(r"entry function '([^']+)'.*?Used (\d+) registers", log, re.S))
     for name, peak in peaks.items():
         cells = [f"{regs}{'*' if spills else ''}" for regs, spills in (used[name, s] for s in over)]
-        print(f"| {os.path.basename(path)[:-4]} {name} | {peak} | {' | '.join(cells)} | {theirs.get(name, '–')} |")
+        print(f"| {os.path.basename(path)[:-4]} {name} | {peak} | {floors[name]} | {' | '.join(cells)} | {theirs.get(name, '–')} |")
 
 
 def output(*command):

@@ -8,6 +8,15 @@ use warpalloc::function::Function;
 use warpalloc::stats::Stats;
 use warpalloc::target::{File, Target};
 
+/// Registers that a function needs at least.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    /// Peak pressure.
+    pub peak: usize,
+    /// The same with what calls overwrite and predicates without a register.
+    pub floor: usize,
+}
+
 /// What one allocation came to.
 pub struct Figures {
     insts: usize,
@@ -16,6 +25,8 @@ pub struct Figures {
     mild: bool,
     /// Registers used over the peak pressure, where nothing was spilled.
     over_peak: Option<f64>,
+    /// Registers used over the floor, which counts what calls and predicates ask for.
+    over_floor: Option<f64>,
     frame: u32,
     stats: Stats,
     /// Why there is no allocation, or why it is wrong.
@@ -29,18 +40,20 @@ impl Figures {
         function: &Function,
         target: &Target,
         allocation: &Allocation,
-        peak: usize,
+        bounds: Bounds,
         budget: usize,
         time: Duration,
         proof: Result<(), String>,
     ) -> Figures {
         let used = registers_used(function, target, allocation);
+        let Bounds { peak, floor } = bounds;
         let clean = allocation.edits.is_empty() && peak > 0;
         Figures {
             insts: function.inst_count(),
             time,
             mild: peak * 4 <= budget * 5,
             over_peak: clean.then(|| used as f64 / peak as f64),
+            over_floor: clean.then(|| used as f64 / floor as f64),
             frame: allocation.frame.local + allocation.frame.shared,
             stats: allocation.stats.clone(),
             refused: None,
@@ -55,6 +68,7 @@ impl Figures {
             time: Duration::ZERO,
             mild: false,
             over_peak: None,
+            over_floor: None,
             frame: 0,
             stats: Stats::default(),
             refused: Some(why),
@@ -63,7 +77,7 @@ impl Figures {
     }
 
     /// One line about the function called `name`.
-    pub fn describe(&self, name: &str, peak: usize) -> String {
+    pub fn describe(&self, name: &str, bounds: Bounds) -> String {
         if let Some(why) = self.refused.as_ref().or(self.wrong.as_ref()) {
             return format!("    {name}: {why}");
         }
@@ -76,9 +90,10 @@ impl Figures {
             coalesced,
             ..
         } = &self.stats;
+        let Bounds { peak, floor } = bounds;
         let ms = self.time.as_secs_f64() * 1e3;
         format!(
-            "    {name}: {} instructions, peak {peak}, {spilled} spilled, {rematerialised} recomputed, \
+            "    {name}: {} instructions, peak {peak}, floor {floor}, {spilled} spilled, {rematerialised} recomputed, \
              {iterations} rounds, {coalesced} of {copies} copies coalesced, {} stores, {} reloads, frame {}, {ms:.1} ms",
             self.insts, edits.stores, edits.reloads, self.frame
         )
@@ -110,8 +125,8 @@ pub struct Row {
 impl Row {
     /// The table's head.
     pub const HEADER: &str = "\
-| allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | frame bytes | saved by sharing | saved by compaction | used / peak | ns per instruction |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | frame bytes | saved by sharing | saved by compaction | used / peak | used / floor | ns per instruction |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     /// Sums up `all`.
     pub fn of(strategy: &str, regs: usize, all: &[Figures]) -> Row {
@@ -125,7 +140,13 @@ impl Row {
         let values: &dyn Fn(&Figures) -> f64 = &|f| f.stats.values as f64;
         let frame = sum(&|f| f.frame as f64);
         let saved = sum(&|f| f.stats.shared_slot_bytes as f64);
-        let ratios: Vec<f64> = done.iter().filter_map(|f| f.over_peak).collect();
+        let mean = |of: &dyn Fn(&Figures) -> Option<f64>| {
+            let ratios: Vec<f64> = done.iter().filter_map(|f| of(f)).collect();
+            match ratios.len() {
+                0 => "–".to_owned(),
+                n => format!("{:.3}", ratios.iter().sum::<f64>() / n as f64),
+            }
+        };
         let insts = sum(&|f| f.insts as f64);
         let whole = |x: f64| format!("{x:.0}");
         Row {
@@ -152,10 +173,8 @@ impl Row {
                 whole(frame),
                 percent(saved, frame + saved),
                 whole(sum(&|f| f.stats.compacted_bytes as f64)),
-                match ratios.len() {
-                    0 => "–".to_owned(),
-                    n => format!("{:.3}", ratios.iter().sum::<f64>() / n as f64),
-                },
+                mean(&|f| f.over_peak),
+                mean(&|f| f.over_floor),
                 whole(sum(&|f| f.time.as_nanos() as f64) / insts.max(1.0)),
             ],
         }

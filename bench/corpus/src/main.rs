@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use figures::{Figures, Row};
+use figures::{Bounds, Figures, Row};
 use rayon::prelude::*;
-use warpalloc::analysis::{Liveness, Pressure};
+use warpalloc::analysis::{Liveness, Pressure, register_floor};
 use warpalloc::check::{self, trace};
 use warpalloc::function::Function;
 use warpalloc::target::{File, Target};
@@ -71,11 +71,13 @@ fn main() -> Result<()> {
             let target = full.clone().with_budget(File::R, regs);
             let rows: Vec<_> = functions
                 .par_iter()
-                .map(|(function, peak)| measure(function, *peak, &target, &options, args.traces))
+                .map(|(function, bounds)| {
+                    measure(function, *bounds, &target, &options, args.traces)
+                })
                 .collect();
             if args.per_function {
-                for ((function, peak), figures) in functions.iter().zip(&rows) {
-                    println!("{}", figures.describe(function.name(), *peak));
+                for ((function, bounds), figures) in functions.iter().zip(&rows) {
+                    println!("{}", figures.describe(function.name(), *bounds));
                 }
             }
             println!("{}", Row::of(name, regs, &rows));
@@ -84,8 +86,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Every function with its peak pressure in registers.
-fn lowered(args: &Args, target: &Target) -> Result<Vec<(Function, usize)>> {
+/// Every function with the registers it needs at least.
+fn lowered(args: &Args, target: &Target) -> Result<Vec<(Function, Bounds)>> {
     let of_file = |path: &PathBuf| {
         let text = std::fs::read_to_string(path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
@@ -95,15 +97,19 @@ fn lowered(args: &Args, target: &Target) -> Result<Vec<(Function, usize)>> {
     let files: Vec<Vec<Function>> = args.files.par_iter().map(of_file).collect::<Result<_>>()?;
     let functions = files.into_iter().flatten();
     let large = functions.filter(|f| f.inst_count() >= args.min_insts);
-    Ok(large.map(|f| with_peak(f, target)).collect())
+    Ok(large.map(|f| with_bounds(f, target)).collect())
 }
 
-fn with_peak(function: Function, target: &Target) -> (Function, usize) {
+fn with_bounds(function: Function, target: &Target) -> (Function, Bounds) {
     let liveness = Liveness::compute(&function);
     let peak = Pressure::compute(&function, target, &liveness)
         .peak(File::R)
         .units;
-    (function, peak.div_ceil(target.file(File::R).units_per_reg))
+    let bounds = Bounds {
+        peak: peak.div_ceil(target.file(File::R).units_per_reg),
+        floor: register_floor(&function, target, &liveness),
+    };
+    (function, bounds)
 }
 
 fn options(args: &Args, strategy: Strategy) -> Result<Options> {
@@ -126,7 +132,7 @@ fn options(args: &Args, strategy: Strategy) -> Result<Options> {
 
 fn measure(
     function: &Function,
-    peak: usize,
+    bounds: Bounds,
     target: &Target,
     options: &Options,
     traces: u64,
@@ -154,7 +160,7 @@ fn measure(
         function,
         target,
         &allocation,
-        peak,
+        bounds,
         budget,
         time,
         proof.and(executed),

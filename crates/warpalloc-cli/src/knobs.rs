@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
-use warpalloc::strategy::fatpoint::knobs::{KNOBS, Knobs};
+use warpalloc::strategy::fatpoint::knobs::{KNOBS, Knob, Knobs};
 
 use crate::UsageError;
 
@@ -27,20 +27,32 @@ fn as_text() -> String {
     let defaults = Knobs::default();
     let width = KNOBS.iter().map(|k| k.name.len()).max().unwrap_or(0);
     let mut out = format!(
-        "{:<5} {:<width$} {:<6} {:<10} meaning\n",
-        "index", "name", "type", "default"
+        "{:<5} {:<width$} {:<6} {:<10} {:<6} meaning\n",
+        "index", "name", "type", "default", "effect"
     );
     for knob in KNOBS {
         let index = knob.index.map_or("-".to_owned(), |i| i.to_string());
         out += &format!(
-            "{index:<5} {:<width$} {:<6} {:<10} {}\n",
+            "{index:<5} {:<width$} {:<6} {:<10} {:<6} {}\n",
             knob.name,
             knob.kind.to_string(),
             knob.value(&defaults),
-            knob.meaning
+            if knob.inert().is_some() {
+                "none"
+            } else {
+                "yes"
+            },
+            meaning(knob)
         );
     }
     out
+}
+
+fn meaning(knob: &Knob) -> String {
+    match knob.inert() {
+        Some(why) => format!("{} ({why})", knob.meaning),
+        None => knob.meaning.to_owned(),
+    }
 }
 
 fn as_json() -> String {
@@ -53,6 +65,7 @@ fn as_json() -> String {
                 "name": knob.name,
                 "type": knob.kind.to_string(),
                 "default": knob.value(&defaults),
+                "inert": knob.inert(),
                 "meaning": knob.meaning,
             })
         })

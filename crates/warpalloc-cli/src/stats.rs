@@ -82,6 +82,7 @@ fn as_json(function: &FunctionMeasures) -> Value {
             value["instructions"] = m.instructions.into();
             value["vregs"] = m.vregs.into();
             value["peaks"] = m.peaks.iter().map(peak).collect();
+            value["floor"] = m.floor.into();
         }
         Err(passed) => value["reason"] = passed.reason.clone().into(),
     }

@@ -164,6 +164,7 @@ fn stats_say_where_the_pressure_is() {
     assert_eq!(stats[0]["name"], "sgemm_rb8");
     assert_eq!(stats[0]["peaks"][0]["file"], "R");
     let registers = stats[0]["peaks"][0]["registers"].as_u64().unwrap();
+    assert!(stats[0]["floor"].as_u64().unwrap() >= registers);
     assert!(
         (80..160).contains(&registers),
         "64 accumulators and more: {registers}"

@@ -20,8 +20,20 @@ fn every_knob_is_listed_with_type_default_and_meaning() {
         .expect("the documented knob");
     let words: Vec<_> = line.split_whitespace().collect();
     assert_eq!(
-        words[..4],
-        ["684", "RegAllocThresholdForDiscardConflicts", "int", "50"]
+        words[..5],
+        [
+            "684",
+            "RegAllocThresholdForDiscardConflicts",
+            "int",
+            "50",
+            "yes"
+        ]
+    );
+    let inert = |line: &&str| line.contains(" none ");
+    let inert: Vec<_> = text.lines().filter(inert).collect();
+    assert!(
+        inert.iter().all(|line| line.contains("does not say")),
+        "{inert:?}"
     );
     let json = warpalloc(&["knobs", "--json"]).stdout;
     let rows: serde_json::Value = serde_json::from_slice(&json).expect("JSON");

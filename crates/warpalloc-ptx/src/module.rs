@@ -13,7 +13,7 @@ use crate::promote::{Promoted, promote_where};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Allocation, Frame, Space};
-use warpalloc::analysis::{Liveness, Moment, Pressure};
+use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
 use warpalloc::function::Function;
 use warpalloc::stats::Stats;
 use warpalloc::target::occupancy::{Launch, occupancy};
@@ -231,6 +231,9 @@ pub struct Measures {
     pub vregs: usize,
     /// The greatest pressure on each register file that is used.
     pub peaks: Vec<Peak>,
+    /// General registers needed at least, with what calls overwrite and predicates beyond
+    /// those the hardware has.
+    pub floor: usize,
 }
 
 /// The greatest pressure on a register file.
@@ -290,7 +293,8 @@ pub fn lower_module(source: &str, target: &Target) -> Result<Vec<Function>, PtxE
 
 fn measures(lowered: &Lowered, target: &Target) -> Measures {
     let function = &lowered.function;
-    let pressure = Pressure::compute(function, target, &Liveness::compute(function));
+    let liveness = Liveness::compute(function);
+    let pressure = Pressure::compute(function, target, &liveness);
     let span_of = |moment| match moment {
         Moment::Entry(block) => function.block_insts(block).find_map(|i| lowered.span(i)),
         Moment::Before(inst) | Moment::After(inst) => lowered.span(inst),
@@ -311,6 +315,7 @@ fn measures(lowered: &Lowered, target: &Target) -> Measures {
             .count(),
         vregs: function.vreg_count(),
         peaks: peaks.collect(),
+        floor: register_floor(function, target, &liveness),
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! Order ──┬─→ Dominators
 //!         └─→ Loops ──→ Frequencies
-//! Liveness ──┬─→ Pressure
+//! Liveness ──┬─→ Pressure ──→ register_floor
 //!            ├─→ NextUses (and Loops)
 //!            ├─→ LiveRanges
 //!            └─→ Webs
@@ -22,6 +22,7 @@
 
 mod cfg;
 mod dominators;
+mod floor;
 mod frequency;
 mod live_range;
 mod liveness;
@@ -34,6 +35,7 @@ mod webs;
 
 pub use cfg::{Cfg, Code};
 pub use dominators::Dominators;
+pub use floor::register_floor;
 pub use frequency::Frequencies;
 pub use live_range::{LiveRanges, Occurrence, Position, Segment, Touch};
 pub use liveness::{LiveSet, Liveness};

@@ -13,7 +13,7 @@
 
 mod conservative;
 mod graph;
-mod prefer;
+pub(crate) mod prefer;
 mod select;
 mod simplify;
 mod worklists;

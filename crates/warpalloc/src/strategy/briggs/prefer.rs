@@ -21,7 +21,7 @@ use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
 /// Banks of the register file on every supported generation.
-const BANKS: usize = 2;
+pub(crate) const BANKS: usize = 2;
 /// How many free places are looked at for the sake of banks.
 const BANK_CHOICES: usize = 4;
 
@@ -169,7 +169,10 @@ impl<'a> Preferences<'a> {
 }
 
 /// For each single register, the others that some instruction reads at the same time.
-fn read_together(program: &Program, target: &Target) -> SecondaryMap<Value, SmallVec<[Value; 2]>> {
+pub(crate) fn read_together(
+    program: &Program,
+    target: &Target,
+) -> SecondaryMap<Value, SmallVec<[Value; 2]>> {
     let width = target.file(File::R).units_per_reg;
     let is_single = |v: Value| {
         let class = target.class(program.values[v].class);

@@ -21,6 +21,7 @@ use super::order::SlotMode;
 use super::ranges::{Ranges, overlap, units_of_file};
 use crate::function::Convention;
 use crate::program::{Program, Value};
+use crate::strategy::briggs::prefer::BANKS;
 use crate::target::{File, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -46,7 +47,15 @@ pub struct Scene<'a> {
     pub wishes: &'a Wishes,
     /// Pre-allocation priorities.
     pub priorities: &'a SecondaryMap<Value, u32>,
+    /// Values read together, where banks matter.
+    pub read_with: Option<&'a ReadWith>,
 }
+
+/// For each single register, the others that some instruction reads at the same time.
+pub type ReadWith = SecondaryMap<Value, SmallVec<[Value; 2]>>;
+
+/// What a start costs that would raise the highest register: more than any bank is worth.
+const RAISES: u32 = 32;
 
 /// Wishes by value.
 pub struct Wishes {
@@ -101,6 +110,8 @@ pub struct Assign<'a, const W: usize> {
     /// Starts that a placed value's copies ask for, with who asks and how much.
     claims: Vec<SmallVec<[(Value, u32); 2]>>,
     claimed: Mask<W>,
+    /// Units of fixed places that others should leave alone.
+    reserved: Mask<W>,
     /// Clusters that found no start, none of which is joined from others.
     failed: Vec<Cluster>,
     /// One past the highest unit taken.
@@ -119,6 +130,7 @@ impl<'a, const W: usize> Assign<'a, W> {
             secondary: secondary(&scene, file),
             claims: vec![SmallVec::new(); units],
             claimed: Mask::EMPTY,
+            reserved: reserved(&scene, file),
             failed: Vec::new(),
             used: 0,
         }
@@ -160,7 +172,7 @@ impl<'a, const W: usize> Assign<'a, W> {
 
     fn try_place(&mut self, clusters: &Clusters, cluster: Cluster, colours: &mut Colours) -> bool {
         let info = clusters.info(cluster);
-        let free = self.free_starts(info);
+        let free = self.unreserved(info, self.free_starts(info));
         let start = match self.wanted(info, &free, colours) {
             Some(start) => Some(start),
             None => self.choose(clusters, cluster, &free, colours),
@@ -197,6 +209,15 @@ impl<'a, const W: usize> Assign<'a, W> {
             blocked.add(&record.blocked());
         });
         Mask::first((units + 1).saturating_sub(width)).without(&blocked)
+    }
+
+    /// Those of `free` that leave fixed places alone, if there are any.
+    fn unreserved(&self, info: &ClusterInfo, free: Mask<W>) -> Mask<W> {
+        if self.reserved.is_empty() || info.fixed.is_some() {
+            return free;
+        }
+        let apart = free.without(&self.reserved.blocked_starts(info.width as usize));
+        if apart.is_empty() { free } else { apart }
     }
 
     /// The free start that placed copies ask for most.
@@ -243,12 +264,43 @@ impl<'a, const W: usize> Assign<'a, W> {
             let units = lowest..(calm + info.width as usize).min(64 * W);
             self.count_claims(clusters, cluster, units, &mut primary, colours);
         }
-        choose(
-            free,
-            &primary,
-            &self.secondary,
-            self.scene.knobs.discard_threshold,
-        )
+        let threshold = self.scene.knobs.discard_threshold;
+        match self.scene.read_with {
+            None => choose(free, &primary, &self.secondary, threshold),
+            Some(read_with) => {
+                let secondary = self.with_banks(info, read_with, colours);
+                choose(free, &primary, &secondary, threshold)
+            }
+        }
+    }
+
+    /// What starts cost, with the banks of what is read together with the members: one for
+    /// each that would share a bank, and a start that raises the highest register more
+    /// than that.
+    fn with_banks(
+        &self,
+        info: &ClusterInfo,
+        read_with: &ReadWith,
+        colours: &Colours,
+    ) -> Histogram<W> {
+        let mut costs = self.secondary.clone();
+        let per_register = self.scene.target.file(self.file).units_per_reg;
+        let bank = |unit: usize| unit / per_register % BANKS;
+        let starts = 64 * W;
+        for member in &info.members {
+            for &other in &read_with[member.value] {
+                let Some(reg) = colours[other].filter(|reg| reg.file == self.file) else {
+                    continue;
+                };
+                let taken = bank(reg.unit as usize);
+                let same = |start: &usize| bank(start + member.offset as usize) == taken;
+                costs.add(&Mask::of((0..starts).filter(same)), 1);
+            }
+        }
+        let needed = self.used.max(self.scene.ranges.peak(self.file));
+        let low = (needed + 1).saturating_sub(info.width as usize);
+        costs.add(&Mask::first(starts).without(&Mask::first(low)), RAISES);
+        costs
     }
 
     /// Counts what pending copies would lose by `units` being taken. Claims of values that
@@ -324,6 +376,22 @@ impl<'a, const W: usize> Assign<'a, W> {
             }
         }
     }
+}
+
+/// Units of fixed places, where other values are to keep out of them.
+fn reserved<const W: usize>(scene: &Scene, file: File) -> Mask<W> {
+    if scene.knobs.precolor_reuse {
+        return Mask::EMPTY;
+    }
+    let links = scene.program.links.iter();
+    let fixed = links.filter_map(|link| Some((link, link.fixed.filter(|reg| reg.file == file)?)));
+    Mask::of(fixed.flat_map(|(link, reg)| {
+        let members = link.members.iter();
+        members.flat_map(move |&(value, offset)| {
+            let first = reg.unit as usize + offset as usize;
+            first..first + scene.ranges.size(value).width as usize
+        })
+    }))
 }
 
 /// What each unit costs in itself: registers the caller wants back must be saved.

@@ -3,9 +3,18 @@
 //! A piecewise linear function maps a register count to the fraction of the file that is
 //! worth filling: flat at coefficient A up to the second breakpoint, then rising to
 //! coefficient B at the file's end. A function whose demand exceeds that fraction of the
-//! registers at hand is better spilled down than allowed to spread: occupancy is worth
-//! more than the registers. The occupancy itself comes from
-//! [`occupancy`](crate::target::occupancy), not from the document's bit trick.
+//! registers at hand needs spilling. The document asks this to decide on a round of
+//! spilling. Spilling what fits would only cost, so here nothing asks before an attempt
+//! without spilling has failed; then the model decides two things:
+//!
+//! - an attempt that gets no further than the last forces out what it left over, whatever
+//!   that costs, if demand exceeds the fraction, and looks for the cheapest room otherwise
+//!   ([`BudgetModel::needs_spill`]);
+//! - guidance aims one register lower with each failure, down to the part of the file that
+//!   the straight line from coefficient C to B grants it ([`BudgetModel::deepest`]).
+//!
+//! The occupancy itself comes from [`occupancy`](crate::target::occupancy), not from the
+//! document's bit trick.
 
 use super::knobs::Knobs;
 
@@ -57,6 +66,14 @@ impl BudgetModel {
     pub fn linear_fraction(&self, threads: f64, least: f64, most: f64) -> f64 {
         let slope = (self.y[3] - self.linear_floor) / (most - least);
         (threads - least) * slope + self.linear_floor
+    }
+
+    /// Registers below its budget of `units` that guidance may aim at, in a file of `most`
+    /// units: what the straight line leaves, an eighth of the budget at least.
+    pub fn deepest(&self, units: usize, most: usize) -> usize {
+        let fraction = self.linear_fraction(units as f64, 0.0, most.max(1) as f64);
+        let kept = (units as f64 * fraction.clamp(0.0, 1.0)).ceil() as usize;
+        (units - kept.min(units)).max(units / 8)
     }
 
     /// Whether demand exceeds the fraction of `available` registers worth filling.
@@ -112,6 +129,18 @@ mod tests {
         assert!(model.needs_spill(demand(40), 255, 100));
         assert!(!model.needs_spill(demand(243), 255, 255));
         assert!(model.needs_spill(demand(244), 255, 255));
+    }
+
+    #[test]
+    fn guidance_goes_deeper_where_the_line_is_low() {
+        let model = BudgetModel::new(&Knobs::default(), 0, 0);
+        assert_eq!(model.deepest(255, 255), 31);
+        assert_eq!(model.deepest(24, 255), 15);
+        let steep = Knobs {
+            budget_c: 1.0,
+            ..Knobs::default()
+        };
+        assert_eq!(BudgetModel::new(&steep, 0, 0).deepest(24, 255), 3);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!
 //! Accesses that overlap move together, so that merged accesses stay merged.
 
+use super::setup::SpillSetup;
 use crate::allocation::{Allocation, Edit, Edits, Frame, SlotAddr, Space};
 use crate::function::Function;
 use crate::target::Target;
@@ -20,11 +21,17 @@ struct Run {
     align: u32,
 }
 
-/// Closes the gaps of both frames of `allocation`; returns the bytes saved.
-pub fn compact(function: &Function, target: &Target, allocation: &mut Allocation) -> u32 {
+/// Closes the gaps of both frames of `allocation`, in whole buckets where these are asked
+/// for; returns the bytes saved.
+pub fn compact(
+    function: &Function,
+    target: &Target,
+    allocation: &mut Allocation,
+    buckets: Option<SpillSetup>,
+) -> u32 {
     let before = allocation.frame;
     let spaces = [Space::Local, Space::Shared];
-    let maps = spaces.map(|space| Relocation::of(target, allocation, space));
+    let maps = spaces.map(|space| Relocation::of(target, allocation, space, buckets));
     if spaces
         .iter()
         .zip(&maps)
@@ -51,7 +58,7 @@ pub fn compact(function: &Function, target: &Target, allocation: &mut Allocation
         local: maps[0].size,
         shared: maps[1].size,
     };
-    before.local + before.shared - maps[0].size - maps[1].size
+    (before.local + before.shared).saturating_sub(maps[0].size + maps[1].size)
 }
 
 /// Where each run of one space goes.
@@ -63,7 +70,12 @@ struct Relocation {
 }
 
 impl Relocation {
-    fn of(target: &Target, allocation: &Allocation, space: Space) -> Relocation {
+    fn of(
+        target: &Target,
+        allocation: &Allocation,
+        space: Space,
+        buckets: Option<SpillSetup>,
+    ) -> Relocation {
         let old_size = allocation.frame.size(space);
         let mut accesses: Vec<Run> = Vec::new();
         for (_, edit) in allocation.edits.iter() {
@@ -99,15 +111,22 @@ impl Relocation {
         order.sort_by_key(|&i| (Reverse(runs[i].align), i));
         let (mut next, mut starts) = (0, vec![0; runs.len()]);
         for i in order {
-            starts[i] = next_aligned(next, runs[i].start, runs[i].align);
-            next = starts[i] + (runs[i].end - runs[i].start);
+            let Run { start, end, align } = runs[i];
+            let free = next_aligned(next, start, align);
+            let inside = buckets.map_or(free, |b| b.place(free, end - start));
+            starts[i] = next_aligned(inside, start, align);
+            next = starts[i] + (end - start);
         }
-        if next >= old_size {
+        let size = match buckets {
+            Some(buckets) => next.next_multiple_of(buckets.bucket),
+            None => next.min(old_size),
+        };
+        if buckets.is_none() && next >= old_size {
             starts = runs.iter().map(|run| run.start).collect();
         }
         Relocation {
             old_size,
-            size: next.min(old_size),
+            size,
             runs: runs.into_iter().zip(starts).collect(),
         }
     }
@@ -184,7 +203,7 @@ mod tests {
     fn a_gap_is_closed_and_accesses_follow() {
         // From the low end: a word at 0, a pair at 16, a word at 28.
         let (f, target, mut allocation) = frame_of(&[(-32, 1), (-16, 2), (-4, 1)], 32);
-        assert_eq!(compact(&f, &target, &mut allocation), 16);
+        assert_eq!(compact(&f, &target, &mut allocation, None), 16);
         assert_eq!(allocation.frame.local, 16);
         // Pair at 0, words at 8 and 12.
         assert_eq!(offsets(&allocation), [-8, -16, -4]);
@@ -193,14 +212,14 @@ mod tests {
     #[test]
     fn overlapping_accesses_move_together() {
         let (f, target, mut allocation) = frame_of(&[(-16, 4), (-8, 1)], 32);
-        assert_eq!(compact(&f, &target, &mut allocation), 16);
+        assert_eq!(compact(&f, &target, &mut allocation, None), 16);
         assert_eq!(offsets(&allocation), [-16, -8]);
     }
 
     #[test]
     fn a_full_frame_stays_as_it_is() {
         let (f, target, mut allocation) = frame_of(&[(-8, 1), (-4, 1)], 8);
-        assert_eq!(compact(&f, &target, &mut allocation), 0);
+        assert_eq!(compact(&f, &target, &mut allocation, None), 0);
         assert_eq!(offsets(&allocation), [-8, -4]);
     }
 

@@ -72,7 +72,10 @@ fn run<const W: usize>(
     }
     let rules = Rules {
         retry: costs.is_some(),
-        cost_threshold: f32::MAX,
+        cost_threshold: match scene.knobs.spill_cost_threshold {
+            limit if limit > 0.0 => limit,
+            _ => f32::MAX,
+        },
         paired: scene.knobs.paired,
     };
     for cluster in order::stack(&rest, &rules).into_iter().rev() {

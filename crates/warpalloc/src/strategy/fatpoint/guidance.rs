@@ -1,9 +1,11 @@
 //! What to spill.
 //!
 //! Guidance has two sources. Where more is alive at once than there are registers, no
-//! assignment can succeed: [`relieve`] picks, from a priority queue per file, values of
+//! assignment can succeed: [`relieve`] picks, from a priority queue per class, values of
 //! the lowest cost per position they relieve until pressure is within the budget
-//! everywhere. Where pressure is within the budget but the pieces did not fit together,
+//! everywhere. Classes that share a file take turns by what the heads of their queues
+//! cost; of equals the lower class gives way first, as scalars are easier to reload than
+//! the tuples of a matrix product. Where pressure is within the budget but the pieces did not fit together,
 //! [`victims`] compares, for each cluster that failed, spilling it with making room for it
 //! at the start where that is cheapest.
 //!
@@ -11,11 +13,12 @@
 //! positions are not relieved.
 
 use super::assign::{Colours, Scene};
+use super::class::RegClass;
 use super::cluster::ClusterInfo;
 use super::ranges::{Ranges, overlap};
 use crate::analysis::Order;
 use crate::program::{Program, Value};
-use crate::target::File;
+use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -27,11 +30,11 @@ pub type Costs = SecondaryMap<Value, f32>;
 /// spilling can achieve it.
 pub fn relieve(
     program: &Program,
+    target: &Target,
     order: &Order,
     ranges: &Ranges,
     costs: &Costs,
-    file: File,
-    budget: usize,
+    (file, budget): (File, usize),
 ) -> Vec<Value> {
     let touches = Touches::of(program, order, ranges, file);
     let mut pressure = vec![0i32; ranges.positions() as usize];
@@ -48,13 +51,15 @@ pub fn relieve(
         pressure,
         budget: budget as i32,
     };
-    let mut queue: BinaryHeap<Candidate> = BinaryHeap::new();
+    let class = |value: Value| RegClass::of(target, program.values[value].class);
+    let mut queues = Queues::default();
     for &value in ranges.by_start().iter().filter(of_file) {
         if costs[value].is_finite() {
             let relief = excess.relief(ranges, &touches, value);
             if relief > 0 {
-                queue.push(Candidate {
+                queues.push(Candidate {
                     ratio: costs[value] / relief as f32,
+                    class: class(value),
                     value,
                     relief,
                 });
@@ -62,7 +67,7 @@ pub fn relieve(
         }
     }
     let mut chosen = Vec::new();
-    while let Some(best) = queue.pop() {
+    while let Some(best) = queues.pop() {
         // Others may have relieved some of its positions since it was queued.
         let relief = excess.relief(ranges, &touches, best.value);
         if relief == 0 {
@@ -70,7 +75,7 @@ pub fn relieve(
         }
         if relief < best.relief {
             let ratio = costs[best.value] / relief as f32;
-            queue.push(Candidate {
+            queues.push(Candidate {
                 ratio,
                 relief,
                 ..best
@@ -86,17 +91,38 @@ pub fn relieve(
 #[derive(Clone, Copy, PartialEq)]
 struct Candidate {
     ratio: f32,
+    class: RegClass,
     value: Value,
     relief: u32,
+}
+
+/// One queue for each class; that of the unified class stays empty.
+#[derive(Default)]
+struct Queues([BinaryHeap<Candidate>; RegClass::ALL.len()]);
+
+impl Queues {
+    fn push(&mut self, candidate: Candidate) {
+        self.0[candidate.class.number()].push(candidate);
+    }
+
+    /// The best head of all queues.
+    fn pop(&mut self) -> Option<Candidate> {
+        let heads = self.0.iter().enumerate();
+        let heads = heads.filter_map(|(class, queue)| Some((queue.peek()?, class)));
+        let (_, class) = heads.max_by(|(a, _), (b, _)| a.cmp(b))?;
+        self.0[class].pop()
+    }
 }
 
 impl Eq for Candidate {}
 
 impl Ord for Candidate {
-    /// The best candidate is the greatest: lowest ratio, then lowest number.
+    /// The best candidate is the greatest: lowest ratio, then lowest class and number.
     fn cmp(&self, other: &Candidate) -> Ordering {
         let by_ratio = other.ratio.total_cmp(&self.ratio);
-        by_ratio.then(other.value.cmp(&self.value))
+        by_ratio
+            .then(other.class.cmp(&self.class))
+            .then(other.value.cmp(&self.value))
     }
 }
 
@@ -258,5 +284,36 @@ pub fn victims(
         }
         _ if own.is_finite() => Some(info.members.iter().map(|m| m.value).collect()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C6: one queue per class; the cheapest head goes first, of equals the lower class.
+    #[test]
+    fn classes_queue_apart_and_take_turns() {
+        let mut queues = Queues::default();
+        let all = [
+            (RegClass::Tensor, 2.0, 0),
+            (RegClass::R, 2.0, 1),
+            (RegClass::RAlt, 1.0, 2),
+            (RegClass::R, 3.0, 3),
+            (RegClass::Tensor, 2.5, 4),
+            (RegClass::R, 2.0, 5),
+        ];
+        for (class, ratio, value) in all {
+            queues.push(Candidate {
+                ratio,
+                class,
+                value: Value::new(value),
+                relief: 1,
+            });
+        }
+        let lengths = queues.0.each_ref().map(BinaryHeap::len);
+        assert_eq!(lengths, [0, 3, 1, 0, 0, 0, 2]);
+        let popped = std::iter::from_fn(|| queues.pop().map(|c| c.value.index()));
+        assert_eq!(popped.collect::<Vec<_>>(), [2, 1, 5, 0, 4, 3]);
     }
 }

@@ -51,6 +51,44 @@ impl std::str::FromStr for HoistPolicy {
     }
 }
 
+/// How often loops are assumed to run, by their depth: the last entry holds for all deeper
+/// loops. Without entries it is left to the frequencies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopIterations(Vec<u32>);
+
+impl LoopIterations {
+    /// How often code inside `depth` loops runs, unless that is left to the frequencies.
+    pub fn at_depth(&self, depth: u32) -> Option<f32> {
+        let last = *self.0.last()?;
+        let of_loop = |level: usize| self.0.get(level).copied().unwrap_or(last) as f32;
+        // Deeper than this the product says nothing more.
+        Some((0..depth.min(8) as usize).map(of_loop).product())
+    }
+}
+
+impl fmt::Display for LoopIterations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("0");
+        }
+        let entries: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        f.write_str(&entries.join(","))
+    }
+}
+
+impl std::str::FromStr for LoopIterations {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<LoopIterations, Self::Err> {
+        let entries: Result<Vec<u32>, _> = text.split(',').map(|n| n.trim().parse()).collect();
+        let entries = entries?;
+        match entries[..] {
+            [0] => Ok(LoopIterations::default()),
+            _ => Ok(LoopIterations(entries)),
+        }
+    }
+}
+
 /// What values a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -62,6 +100,8 @@ pub enum Kind {
     Float,
     /// One of a few words.
     Choice,
+    /// Whole numbers with commas between them.
+    List,
 }
 
 impl fmt::Display for Kind {
@@ -71,6 +111,7 @@ impl fmt::Display for Kind {
             Kind::Int => "int",
             Kind::Float => "float",
             Kind::Choice => "choice",
+            Kind::List => "list",
         })
     }
 }
@@ -116,6 +157,12 @@ pub struct Knob {
 }
 
 impl Knob {
+    /// Why it does nothing, if it does nothing.
+    pub fn inert(&self) -> Option<&'static str> {
+        let of_this = INERT.iter().find(|(name, _)| *name == self.name);
+        of_this.map(|(_, why)| *why)
+    }
+
     /// Its value in `knobs`, as text.
     pub fn value(&self, knobs: &Knobs) -> String {
         (self.get)(knobs)
@@ -139,21 +186,21 @@ pub struct Knobs {
     pub coalescing: bool,
     /// Spill to shared memory where the function makes no calls.
     pub smem_spill: bool,
-    /// Iterations to assume for each loop when spilling is weighed; 0 leaves it to the frequencies.
-    pub loop_iterations: u32,
-    /// Prefer registers of different banks for the inputs of one instruction.
+    /// Iterations to assume of loops when spilling is weighed, by depth; 0 leaves it to the frequencies.
+    pub loop_iterations: LoopIterations,
+    /// Prefer registers of different banks for the inputs of one instruction, where that costs no register.
     pub bank_aware: bool,
     /// Pre-allocate the operands of every eligible instruction.
     pub mac_force: bool,
     /// Consider instructions for pre-allocation in code order (1) or not at all (0).
     pub mac_vreg_order: u32,
-    /// Registers that spilling may free beyond the secondary limit; 0 for no limit.
+    /// A third limit of the budget; known by name alone.
     pub budget_limit_tertiary: u32,
-    /// Registers below the budget that guidance may aim at; 0 for no limit.
+    /// Registers below the budget that guidance may aim at; 0 leaves it to the budget model.
     pub budget_limit_secondary: u32,
     /// Spill attempts before the final fallback.
     pub spill_instruction_count: u32,
-    /// Let free values move into registers that fixed operands use elsewhere.
+    /// Let other values have registers that fixed operands use elsewhere.
     pub precolor_reuse: bool,
     /// Ignore preferences that come from copies.
     pub no_retarget_prefs: bool,
@@ -183,9 +230,14 @@ pub struct Knobs {
     pub budget_pressure_threshold: u32,
     /// Recompute a value when that costs less than this part of a reload.
     pub remat_threshold: f32,
+    /// Costs above this make a value choose before the select phase; 0 and below for none.
+    /// It also picks the buckets: 0 the small ones, anything else the large ones.
+    pub spill_cost_threshold: f32,
+    /// Hand out spill memory in buckets.
+    pub spill_buckets: bool,
     /// Rounds of live-range splitting.
     pub split_rounds: u32,
-    /// Values a round of splitting must split to be kept.
+    /// Cycles that splitting must save to be kept.
     pub split_threshold: f32,
     /// Hoist chains of invariants, not only those whose inputs are outside already.
     pub new_hoisting: bool,
@@ -201,7 +253,7 @@ impl Default for Knobs {
             coalesce_max_fanout: 64,
             coalescing: true,
             smem_spill: false,
-            loop_iterations: 0,
+            loop_iterations: LoopIterations::default(),
             bank_aware: false,
             mac_force: false,
             mac_vreg_order: 0,
@@ -223,12 +275,20 @@ impl Default for Knobs {
             budget_max_threads: 119,
             budget_pressure_threshold: 160,
             remat_threshold: 0.75,
-            split_rounds: 0,
-            split_threshold: 1.0,
+            spill_cost_threshold: -1.0,
+            spill_buckets: false,
+            split_rounds: 1,
+            split_threshold: 0.0,
             new_hoisting: true,
         }
     }
 }
+
+/// Knobs that are known by name alone, and why.
+const INERT: &[(&str, &str)] = &[(
+    "RegAllocBudgetLimitTertiary",
+    "the document names it and does not say what it limits",
+)];
 
 /// Every knob, by index, those without one where they belong.
 pub const KNOBS: &[Knob] = &[
@@ -291,8 +351,8 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         index: Some(623),
         name: "RegAllocEstimatedLoopIterations",
-        kind: Kind::Int,
-        meaning: "iterations to assume for each loop when spilling is weighed; 0 leaves it to the frequencies",
+        kind: Kind::List,
+        meaning: "iterations to assume of loops when spilling is weighed, by depth, the last for all deeper; 0 leaves it to the frequencies",
         get: |k| k.loop_iterations.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.loop_iterations = v),
     },
@@ -300,7 +360,7 @@ pub const KNOBS: &[Knob] = &[
         index: Some(627),
         name: "RegAllocBankAware",
         kind: Kind::Bool,
-        meaning: "prefer registers of different banks for the inputs of one instruction (known by name, without effect yet)",
+        meaning: "prefer registers of different banks for the inputs of one instruction where that costs no register",
         get: |k| k.bank_aware.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.bank_aware = v),
     },
@@ -324,7 +384,7 @@ pub const KNOBS: &[Knob] = &[
         index: Some(632),
         name: "RegAllocBudgetLimitTertiary",
         kind: Kind::Int,
-        meaning: "registers that spilling may free beyond the secondary limit; 0 for no limit (known by name, without effect yet)",
+        meaning: "a third limit of the budget",
         get: |k| k.budget_limit_tertiary.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_limit_tertiary = v),
     },
@@ -332,7 +392,7 @@ pub const KNOBS: &[Knob] = &[
         index: Some(633),
         name: "RegAllocBudgetLimitSecondary",
         kind: Kind::Int,
-        meaning: "registers below the budget that guidance may aim at; 0 for no limit",
+        meaning: "registers below the budget that guidance may aim at; 0 leaves it to the budget model",
         get: |k| k.budget_limit_secondary.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_limit_secondary = v),
     },
@@ -348,7 +408,7 @@ pub const KNOBS: &[Knob] = &[
         index: Some(636),
         name: "RegAllocPrecolorReuse",
         kind: Kind::Bool,
-        meaning: "let free values move into registers that fixed operands use elsewhere (known by name, without effect yet)",
+        meaning: "let other values have registers that fixed operands use elsewhere; otherwise only where no other is free",
         get: |k| k.precolor_reuse.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.precolor_reuse = v),
     },
@@ -420,7 +480,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegTgtBudgetCoefficientA",
         kind: Kind::Float,
-        meaning: "budget fraction at low register counts (known by name, without effect yet)",
+        meaning: "part of the file worth filling at low register counts: where more is wanted, attempts that get no further force spills",
         get: |k| k.budget_a.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_a = v),
     },
@@ -428,7 +488,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegTgtBudgetCoefficientB",
         kind: Kind::Float,
-        meaning: "budget fraction at the highest register counts (known by name, without effect yet)",
+        meaning: "the same at the highest register counts, and the end of the linear model",
         get: |k| k.budget_b.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_b = v),
     },
@@ -436,7 +496,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegTgtBudgetCoefficientC",
         kind: Kind::Float,
-        meaning: "lowest fraction of the linear model (known by name, without effect yet)",
+        meaning: "beginning of the linear model: the least part of a file that guidance may aim at",
         get: |k| k.budget_c.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_c = v),
     },
@@ -444,7 +504,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegTgtBudgetMaxThreads",
         kind: Kind::Int,
-        meaning: "first breakpoint of the budget fraction (known by name, without effect yet)",
+        meaning: "register count up to which the first coefficient holds",
         get: |k| k.budget_max_threads.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_max_threads = v),
     },
@@ -452,7 +512,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegTgtBudgetPressureThreshold",
         kind: Kind::Int,
-        meaning: "second breakpoint of the budget fraction (known by name, without effect yet)",
+        meaning: "register count from which the part worth filling rises",
         get: |k| k.budget_pressure_threshold.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.budget_pressure_threshold = v),
     },
@@ -466,6 +526,22 @@ pub const KNOBS: &[Knob] = &[
     },
     Knob {
         index: None,
+        name: "RegAllocSpillCostThreshold",
+        kind: Kind::Float,
+        meaning: "costs above this make a value choose before the select phase, 0 and below for none; buckets are small at 0, large otherwise",
+        get: |k| k.spill_cost_threshold.to_string(),
+        set: |k, v| v.parse().ok().map(|v| k.spill_cost_threshold = v),
+    },
+    Knob {
+        index: None,
+        name: "RegAllocSpillBuckets",
+        kind: Kind::Bool,
+        meaning: "hand out spill memory in buckets of 8 or 16 bytes",
+        get: |k| k.spill_buckets.to_string(),
+        set: |k, v| v.parse().ok().map(|v| k.spill_buckets = v),
+    },
+    Knob {
+        index: None,
         name: "RegAllocSplitRounds",
         kind: Kind::Int,
         meaning: "rounds of live-range splitting",
@@ -476,7 +552,7 @@ pub const KNOBS: &[Knob] = &[
         index: None,
         name: "RegAllocSplitThreshold",
         kind: Kind::Float,
-        meaning: "values a round of splitting must split to be kept",
+        meaning: "cycles that splitting must save to be kept",
         get: |k| k.split_threshold.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.split_threshold = v),
     },
@@ -561,6 +637,29 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), KNOBS.len());
+    }
+
+    #[test]
+    fn loop_iterations_are_a_number_or_one_for_each_depth() {
+        let at = |text: &str| {
+            let parsed: LoopIterations = text.parse().unwrap();
+            assert_eq!(parsed.to_string(), text);
+            [0, 1, 2, 3].map(|depth| parsed.at_depth(depth))
+        };
+        assert_eq!(at("0"), [None; 4]);
+        assert_eq!(at("8"), [1.0, 8.0, 64.0, 512.0].map(Some));
+        assert_eq!(at("100,3"), [1.0, 100.0, 300.0, 900.0].map(Some));
+        assert!("8,".parse::<LoopIterations>().is_err());
+    }
+
+    #[test]
+    fn what_does_nothing_says_why() {
+        for (name, why) in INERT {
+            let knob = KNOBS.iter().find(|k| k.name == *name).unwrap();
+            assert_eq!(knob.inert(), Some(*why));
+        }
+        let threshold = KNOBS.iter().find(|k| k.index == Some(684)).unwrap();
+        assert_eq!(threshold.inert(), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! | choice among the free | [`histogram`] |
 //! | assignment | [`assign`] |
 //! | what to pre-allocate, what to compute again | [`mac`], [`remat`] |
-//! | attempts: without spilling, then with | `retry` |
+//! | attempts: without spilling, then with, and whether they get anywhere | `retry`, `progress` |
 //! | what to spill, where to, at what cost | [`guidance`], [`setup`] |
 //! | gaps in the frame | [`compact`] |
 //! | how much of the file to fill | [`budget`] |
@@ -40,6 +40,7 @@ pub mod mac;
 pub mod mask;
 pub mod occupancy;
 pub mod order;
+mod progress;
 pub mod ranges;
 pub mod remat;
 mod retry;
@@ -51,17 +52,43 @@ use crate::allocation::Allocation;
 use crate::error::Error;
 use crate::function::Function;
 use crate::options::Options;
+use crate::spill::cost::added_cycles;
 use crate::stats::Stats;
 use crate::target::Target;
 use retry::{Attempt, Retry};
 
-/// Allocates `function` by fat points.
+/// Allocates `function` by fat points. Where values went to memory it is allocated once
+/// more with long values split at loops, and that is kept if it saves enough.
 pub fn allocate(
     function: &Function,
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
-    let mut retry = Retry::new(function, target, options)?;
+    let whole = attempts(function, target, options, false)?;
+    let knobs = &options.knobs;
+    if whole.stats.spilled == 0 || !options.split || knobs.split_rounds == 0 {
+        return Ok(whole);
+    }
+    let Ok(split) = attempts(function, target, options, true) else {
+        return Ok(whole);
+    };
+    let cycles = |a: &Allocation| (a.stats.fell_back, added_cycles(function, a));
+    let (fell_back, least) = cycles(&whole);
+    let enough = (fell_back, least - f64::from(knobs.split_threshold));
+    match cycles(&split) < enough {
+        true => Ok(split),
+        false => Ok(whole),
+    }
+}
+
+/// Attempts until one succeeds, and the naive allocator where none does.
+fn attempts(
+    function: &Function,
+    target: &Target,
+    options: &Options,
+    splits: bool,
+) -> Result<Allocation, Error> {
+    let mut retry = Retry::new(function, target, options, splits)?;
     for _ in 0..=options.knobs.spill_instruction_count {
         match retry.attempt() {
             Attempt::Done(colours) => return retry.finish(&colours),

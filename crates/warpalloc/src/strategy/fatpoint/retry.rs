@@ -4,10 +4,12 @@
 //! with the fewest clusters left over. When none succeeds, guidance picks values to spill,
 //! the program is rewritten without them, and the next attempt starts over with the budget
 //! that guidance aims at lowered by one. Where an attempt leaves no fewer clusters over
-//! than the one before, extra values are spilled so that attempts cannot stall.
+//! than the one before and the budget model finds demand too high, or for the second time
+//! in a row, what is left over is spilled whatever it costs, so that attempts cannot stall.
 
 use super::affinity::{Affinity, affinities};
 use super::assign::{Colours, Scene, Wishes};
+use super::budget::{BudgetModel, Demand};
 use super::class::RegClass;
 use super::cluster::{Cluster, Clusters};
 use super::coalesce::Coalescer;
@@ -15,9 +17,10 @@ use super::compact::compact;
 use super::drive::{Trial, drive};
 use super::guidance::{self, Costs};
 use super::mac;
+use super::progress::Progress;
 use super::ranges::Ranges;
 use super::remat::RematLists;
-use super::setup;
+use super::setup::{self, SpillSetup};
 use crate::allocation::{Allocation, Space};
 use crate::error::Error;
 use crate::function::{Function, Kind};
@@ -27,6 +30,7 @@ use crate::prepare::split::{SplitPolicy, split_at_loops};
 use crate::program::{Facts, Op, Program, Value, emit};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
+use crate::strategy::briggs::prefer::read_together;
 use crate::target::{File, Target};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::time::Instant;
@@ -53,8 +57,10 @@ pub struct Retry<'a> {
     prepared: bool,
     /// Failed attempts since spilling began.
     failures: usize,
-    /// Clusters the last attempt left over.
-    left_over: usize,
+    /// What attempts left over.
+    progress: Progress,
+    /// Whether long values are split before anything is spilled.
+    splits: bool,
     stats: Stats,
 }
 
@@ -66,11 +72,12 @@ struct Placed {
 }
 
 impl<'a> Retry<'a> {
-    /// Nothing attempted yet.
+    /// Nothing attempted yet. Long values are split before anything is spilled if `splits`.
     pub fn new(
         function: &'a Function,
         target: &'a Target,
         options: &'a Options,
+        splits: bool,
     ) -> Result<Retry<'a>, Error> {
         let mut stats = Stats::default();
         let begun = Instant::now();
@@ -89,7 +96,8 @@ impl<'a> Retry<'a> {
             space: options.spill_space,
             prepared: false,
             failures: 0,
-            left_over: usize::MAX,
+            progress: Progress::default(),
+            splits,
             stats,
         })
     }
@@ -116,6 +124,8 @@ impl<'a> Retry<'a> {
         let affinities = affinities(&self.program, &ranges, &self.facts.frequencies);
         let wishes = Wishes::new(self.program.values.len(), &affinities);
         let priorities = mac::priorities(&self.program, &self.options.knobs);
+        let banks = self.options.knobs.bank_aware;
+        let read_with = banks.then(|| read_together(&self.program, self.target));
         self.stats.add_time("wishes", begun.elapsed());
         // The statistics are written while the scene borrows everything else.
         let mut stats = std::mem::take(&mut self.stats);
@@ -126,6 +136,7 @@ impl<'a> Retry<'a> {
             knobs: &self.options.knobs,
             wishes: &wishes,
             priorities: &priorities,
+            read_with: read_with.as_ref(),
         };
         let costs = (self.failures > 0).then(|| self.costs());
         let best = self.best_trial(scene, &affinities, costs.as_ref(), &mut stats);
@@ -136,10 +147,10 @@ impl<'a> Retry<'a> {
             }
             false => {
                 let costs = costs.unwrap_or_else(|| self.costs());
+                self.progress.note(best.failed.len());
                 self.make_room(&scene, &best, &costs)
             }
         };
-        self.left_over = best.failed.len();
         self.stats = stats;
         end
     }
@@ -214,16 +225,15 @@ impl<'a> Retry<'a> {
         let costs = self.costs();
         let mut chosen = Vec::new();
         for &file in over {
-            let units = self.target.file(file).units;
-            let limit = match self.options.knobs.budget_limit_secondary {
-                0 => units / 4,
-                limit => (limit as usize).min(units / 2),
-            };
-            let budget = units - self.failures.min(limit);
             let order = &self.facts.order;
-            let program = &self.program;
+            let aim = (file, self.aim(file));
             chosen.extend(guidance::relieve(
-                program, order, ranges, &costs, file, budget,
+                &self.program,
+                self.target,
+                order,
+                ranges,
+                &costs,
+                aim,
             ));
         }
         match chosen.is_empty() {
@@ -232,34 +242,42 @@ impl<'a> Retry<'a> {
         }
     }
 
+    /// Units of `file` that guidance aims at: one fewer with each failure, within limits.
+    fn aim(&self, file: File) -> usize {
+        let knobs = &self.options.knobs;
+        let units = self.target.file(file).units;
+        let limit = match knobs.budget_limit_secondary {
+            0 => self.budget_model().deepest(units, hardware_units(file)),
+            limit => (limit as usize).min(units / 2),
+        };
+        units - self.failures.min(limit)
+    }
+
+    fn budget_model(&self) -> BudgetModel {
+        BudgetModel::new(&self.options.knobs, 0, 0)
+    }
+
     /// Rewrites that may save spills, made once before the first; whether any was made.
     fn prepare(&mut self) -> bool {
         let reordered = self.reorder();
         self.split() || reordered
     }
 
-    /// Splits long values until nothing changes or the rounds are over. A round that
-    /// splits no more values than the threshold is not worth its copies and is undone.
+    /// Splits long values until nothing changes or the rounds are over.
     fn split(&mut self) -> bool {
-        let knobs = &self.options.knobs;
-        let rounds = if self.options.split {
-            knobs.split_rounds
-        } else {
-            0
+        let rounds = match self.splits {
+            true => self.options.knobs.split_rounds,
+            false => 0,
         };
-        let mut changed = false;
-        for _ in 0..rounds {
-            let before = self.program.clone();
+        for round in 0..rounds {
             let policy = SplitPolicy::default();
             let counts = split_at_loops(&mut self.program, self.target, &self.facts, policy);
-            if (counts.values as f32) < knobs.split_threshold {
-                self.program = before;
-                break;
+            if counts.values == 0 {
+                return round > 0;
             }
-            changed = true;
             self.facts = Facts::of(&self.program);
         }
-        changed
+        rounds > 0
     }
 
     /// Tries an order of instructions that needs fewer registers.
@@ -281,15 +299,40 @@ impl<'a> Retry<'a> {
         }
     }
 
+    /// Whether what is left over goes, whatever it costs: attempts get no further, and the
+    /// budget model finds demand too high or they stall for the second time in a row.
+    fn forces(&self, scene: &Scene, placed: &Placed) -> bool {
+        let stalls = self.progress.stalls();
+        stalls > 1 || (stalls == 1 && self.demand_is_too_high(scene, placed))
+    }
+
+    fn demand_is_too_high(&self, scene: &Scene, placed: &Placed) -> bool {
+        let model = self.budget_model();
+        let over = |file: File| {
+            let left_over = placed.failed.iter().map(|&c| placed.clusters.info(c));
+            let mut demand = Demand {
+                live: scene.ranges.peak(file),
+                ..Demand::default()
+            };
+            for info in left_over.filter(|info| info.file == file) {
+                demand.demanded += info.width as usize;
+                demand.pair_penalty += info.align as usize - 1;
+            }
+            let units = self.target.file(file).units;
+            demand.demanded > 0 && model.needs_spill(demand, units, units)
+        };
+        self.target.files().any(|(file, _)| over(file))
+    }
+
     /// What to spill so that the clusters left over get registers.
     fn make_room(&self, scene: &Scene, placed: &Placed, costs: &Costs) -> Attempt {
         let mut chosen: Vec<Value> = Vec::new();
         let mut spared = EntitySet::new();
-        let stalls = placed.failed.len() >= self.left_over;
+        let forced = self.forces(scene, placed);
         for &cluster in &placed.failed {
             let info = placed.clusters.info(cluster);
             let own = info.members.iter().map(|m| m.value);
-            let more = match stalls && own.clone().all(|v| costs[v].is_finite()) {
+            let more = match forced && own.clone().all(|v| costs[v].is_finite()) {
                 // No progress: what is left over goes, whatever it costs.
                 true => own.collect(),
                 false => match guidance::victims(scene, info, &placed.colours, costs, &spared) {
@@ -365,8 +408,20 @@ impl<'a> Retry<'a> {
             ..self.options.clone()
         };
         let mut allocation = emit(&self.program, self.target, &options, colours, self.stats)?;
-        allocation.stats.compacted_bytes = compact(function, self.target, &mut allocation);
+        allocation.stats.compacted_bytes = {
+            let buckets = SpillSetup::of(&self.options.knobs);
+            compact(function, self.target, &mut allocation, buckets)
+        };
         Ok(allocation)
+    }
+}
+
+/// Units that a file has at most, whatever its budget.
+fn hardware_units(file: File) -> usize {
+    match file {
+        File::R => 255,
+        File::UR => 63,
+        _ => 7,
     }
 }
 

@@ -14,14 +14,15 @@ pub const DEFAULT_COST: f32 = 15.0;
 /// What it costs where the memory is near: shared memory.
 pub const NEAR_COST: f32 = 3.0;
 
-/// How spill memory is handed out.
+/// How spill memory is handed out: a bucket at a time, and nothing straddles two of them
+/// that fits into one. Frames are measured to the byte otherwise, which is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpillSetup {
     /// Bytes handed out at a time.
     pub bucket: u32,
     /// Alignment of each bucket.
     pub align: u32,
-    /// The most there may ever be.
+    /// The most there may ever be; the limit on frames is stricter.
     pub max_bytes: u32,
 }
 
@@ -37,6 +38,21 @@ impl SpillSetup {
             bucket,
             align,
             max_bytes: 1 << 20,
+        }
+    }
+
+    /// What `knobs` ask for, if they ask for buckets.
+    pub fn of(knobs: &Knobs) -> Option<SpillSetup> {
+        let setup = SpillSetup::for_threshold(f64::from(knobs.spill_cost_threshold));
+        knobs.spill_buckets.then_some(setup)
+    }
+
+    /// Where `bytes` begin, from `start` on, so that they straddle no boundary in vain.
+    pub fn place(&self, start: u32, bytes: u32) -> u32 {
+        let straddles = start / self.bucket != (start + bytes.max(1) - 1) / self.bucket;
+        match straddles {
+            true => start.next_multiple_of(self.bucket.max(self.align)),
+            false => start,
         }
     }
 }
@@ -72,10 +88,10 @@ pub fn costs(program: &Program, facts: &Facts, knobs: &Knobs, space: Space) -> C
     let scale = access * knobs.spill_cost_multiplier / 4.0;
     let mut costs: Costs = SecondaryMap::with_default(0.0);
     for (block, info) in program.blocks.iter() {
-        let often = match (knobs.epoch_aware, knobs.loop_iterations) {
-            (false, _) => 1.0,
-            (true, 0) => facts.frequencies.block(block) as f32,
-            (true, n) => (n as f32).powi(facts.loops.depth(block).min(8) as i32),
+        let assumed = knobs.loop_iterations.at_depth(facts.loops.depth(block));
+        let often = match knobs.epoch_aware {
+            false => 1.0,
+            true => assumed.unwrap_or(facts.frequencies.block(block) as f32),
         };
         for op in &info.ops {
             for (value, role) in op.accesses(program.function) {
@@ -111,6 +127,9 @@ mod tests {
         };
         assert_eq!(row(0.0), (8, 4, 1_048_576));
         assert_eq!(row(-1.0), (16, 16, 1_048_576));
+        let large = SpillSetup::for_threshold(-1.0);
+        assert_eq!((large.place(4, 12), large.place(8, 12)), (4, 16));
+        assert_eq!(large.place(8, 8), 8);
     }
 
     #[test]
@@ -154,6 +173,15 @@ mod tests {
         let cost = |space| costs(&program, &facts, &Knobs::default(), space)[Value::new(0)];
         assert_eq!(cost(Space::Local), 30.0);
         assert_eq!(cost(Space::Shared), 6.0);
+        let often = Knobs {
+            loop_iterations: "7".parse().unwrap(),
+            ..Knobs::default()
+        };
+        // Outside loops nothing is assumed.
+        assert_eq!(
+            costs(&program, &facts, &often, Space::Local)[Value::new(0)],
+            30.0
+        );
         let dear = Knobs {
             spill_cost_multiplier: 8.0,
             ..Knobs::default()

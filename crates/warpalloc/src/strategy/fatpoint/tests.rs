@@ -5,6 +5,7 @@ use super::{affinity, allocate, cluster, coalesce, ranges};
 use crate::allocation::{Allocation, Space};
 use crate::check::check;
 use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
+use crate::generate::{self, Rng, Shape};
 use crate::options::Options;
 use crate::program::{Facts, Program};
 use crate::target::{Class, File, PReg, Target};
@@ -342,10 +343,166 @@ fn a_value_idle_in_a_crowded_loop_is_split_around_it() {
         let edits = proved(&f, &target, options).stats.edits;
         edits.stores + edits.reloads
     };
-    let mut options = Options::default();
-    options.knobs.split_rounds = 1;
+    let options = Options::default();
     let split = accesses(&options);
+    let mut dear = options.clone();
+    dear.knobs.split_threshold = 1e6;
     let mut unsplit = options.clone();
-    unsplit.knobs.split_threshold = 1e6;
+    unsplit.knobs.split_rounds = 0;
     assert!(split < accesses(&unsplit), "{split}");
+    assert_eq!(accesses(&dear), accesses(&unsplit));
+}
+
+/// Random functions at budgets where they must spill, each proved with `settings`.
+fn crowded(settings: &[&str]) -> Vec<Allocation> {
+    let mut options = Options {
+        schedule: false,
+        split: false,
+        ..Options::default()
+    };
+    for setting in settings {
+        options.knobs.set(setting).unwrap();
+    }
+    let allocate_one = |seed: u64| {
+        let target = hardware([5, 6, 8, 12][seed as usize % 4]);
+        let shape = Shape {
+            insts: 60,
+            pressure: 16,
+            ..Shape::everything()
+        };
+        let f = generate::function(&shape, &target, &mut Rng::new(seed));
+        let allocation = allocate(&f, &target, &options).unwrap();
+        check(&f, &target, &allocation).unwrap();
+        allocation
+    };
+    (0..CROWDED).map(allocate_one).collect()
+}
+
+const CROWDED: u64 = 240;
+
+fn differences(a: &[Allocation], b: &[Allocation]) -> usize {
+    let pairs = a.iter().zip(b);
+    pairs.filter(|(a, b)| a.edits != b.edits).count()
+}
+
+/// C14: each coefficient and breakpoint of the budget model has a say in what is spilled.
+#[test]
+fn the_budget_model_decides_when_spills_are_forced_and_how_deep_guidance_goes() {
+    let steep = [
+        "RegTgtBudgetCoefficientB=1000",
+        "RegTgtBudgetPressureThreshold=0",
+        "RegTgtBudgetMaxThreads=0",
+    ];
+    let defaults = crowded(&[]);
+    let all = crowded(&steep);
+    let late = crowded(&[steep[0], steep[1], "RegTgtBudgetMaxThreads=300"]);
+    let no_threshold = crowded(&[steep[0], steep[2]]);
+    let flat = crowded(&[steep[1], steep[2]]);
+    assert!(differences(&defaults, &crowded(&["RegTgtBudgetCoefficientA=100"])) > 0);
+    assert!(differences(&defaults, &crowded(&["RegTgtBudgetCoefficientC=1"])) > 0);
+    assert!(differences(&flat, &all) > 0, "coefficient B");
+    assert!(differences(&no_threshold, &all) > 0, "second breakpoint");
+    assert!(differences(&late, &all) > 0, "first breakpoint");
+}
+
+/// C2: a cost above the threshold lifts a value out of the select phase.
+#[test]
+fn the_cost_threshold_changes_who_chooses_first() {
+    let dear = crowded(&["RegAllocSpillCostThreshold=10"]);
+    assert!(differences(&crowded(&[]), &dear) > 0);
+}
+
+/// C15: iterations by depth decide which loop's values stay in registers.
+#[test]
+fn assumed_iterations_weigh_spills_by_depth() {
+    let outer = crowded(&["RegAllocEstimatedLoopIterations=100,1"]);
+    let inner = crowded(&["RegAllocEstimatedLoopIterations=1,100"]);
+    assert!(differences(&outer, &inner) > 0);
+}
+
+/// C7: small buckets without a cost threshold, large ones with.
+#[test]
+fn frames_are_whole_buckets_on_request() {
+    let frame = |values: usize, settings: &[&str]| {
+        let mut options = Options {
+            schedule: false,
+            ..Options::default()
+        };
+        for setting in settings {
+            options.knobs.set(setting).unwrap();
+        }
+        proved(&crowd(values), &hardware(15), &options).frame.local
+    };
+    let (small, large) = (
+        ["RegAllocSpillBuckets=true", "RegAllocSpillCostThreshold=0"],
+        ["RegAllocSpillBuckets=true", "RegAllocSpillCostThreshold=-1"],
+    );
+    assert_eq!([frame(20, &[]), frame(21, &[])], [20, 24]);
+    assert_eq!([frame(20, &small), frame(21, &small)], [24, 24]);
+    assert_eq!([frame(20, &large), frame(21, &large)], [32, 32]);
+}
+
+/// C15: with bank awareness three inputs do not share a bank, and no register more is used.
+#[test]
+fn inputs_read_together_go_to_different_banks_on_request() {
+    let mut b = Builder::new("banks");
+    let block = b.block();
+    let values: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    for &v in &values {
+        b.inst(block, "ld").def(v).effect(Effect::Read);
+    }
+    b.inst(block, "fma")
+        .use_(values[0])
+        .use_(values[2])
+        .use_(values[4])
+        .effect(Effect::Write);
+    for &v in &values {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let registers = |bank_aware: bool| {
+        let mut options = Options::default();
+        options.knobs.bank_aware = bank_aware;
+        let allocation = proved(&f, &hardware(255), &options);
+        let of = |inst: usize| allocation.operands(&f, Inst::new(inst)).to_vec();
+        let highest = (0..6).map(|i| of(i)[0].unit).max();
+        let banks: Vec<u16> = of(6).iter().map(|reg| reg.unit % 2).collect();
+        (highest, banks)
+    };
+    assert_eq!(registers(false), (Some(5), vec![0, 0, 0]));
+    let (highest, banks) = registers(true);
+    assert_eq!(highest, Some(5));
+    assert_ne!(banks, [0, 0, 0]);
+}
+
+/// C15: without reuse a fixed operand's register is left alone, unless it is needed.
+#[test]
+fn registers_of_fixed_operands_are_reused_unless_told_otherwise() {
+    let mut b = Builder::new("reuse");
+    let block = b.block();
+    let x = b.vreg(Class::R32);
+    b.inst(block, "ld").def(x).effect(Effect::Read);
+    b.inst(block, "f")
+        .use_fixed(x, PReg::new(File::R, 3))
+        .effect(Effect::Write);
+    let values: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    for &v in &values {
+        b.inst(block, "ld").def(v).effect(Effect::Read);
+    }
+    for &v in &values {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let registers = |reuse: bool, budget: usize| {
+        let mut options = Options::default();
+        options.knobs.precolor_reuse = reuse;
+        let allocation = proved(&f, &hardware(budget), &options);
+        let taken = (2..8).map(|i| allocation.operands(&f, Inst::new(i))[0].unit);
+        taken.collect::<Vec<_>>()
+    };
+    assert_eq!(registers(true, 255), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(registers(false, 255), [0, 1, 2, 4, 5, 6]);
+    assert_eq!(registers(false, 6), [0, 1, 2, 4, 5, 3]);
 }

@@ -1,0 +1,119 @@
+//! The fewest general registers that code can do with in the order it stands.
+//!
+//! Peak pressure is a lower bound that ignores two things an allocator cannot. What is
+//! alive across a call may not be in a register the call overwrites: with R0 to R23
+//! overwritten and three values alive across, R26 is in use, though pressure may be four.
+//! And predicates beyond those the hardware has are kept in general registers, one each.
+//! The floor counts both. With respect to clobbers it holds for any allocation that spills
+//! nothing; with respect to predicates, for any that keeps each in a register of its own,
+//! as ours do.
+
+use super::{Liveness, Moment, PressureWalk};
+use crate::function::{Clobbers, Function, Inst};
+use crate::target::{File, PReg, Target};
+use std::collections::BTreeSet;
+
+/// The least highest general register plus one, for `function` in its order.
+pub fn register_floor(function: &Function, target: &Target, liveness: &Liveness) -> usize {
+    let files = target.files().len();
+    let size = |vreg| {
+        let class = target.class(function.vreg(vreg).class);
+        (class.file, class.width)
+    };
+    let per_register = target.file(File::R).units_per_reg;
+    let overflow = |units: &[usize], file: File| {
+        let spare = target.file(file).units;
+        units[file.index()].saturating_sub(spare) * per_register
+    };
+    let mut floor = 0;
+    let mut walk = PressureWalk::new(function, liveness, files, size);
+    for block in function.blocks() {
+        walk.block(block, |moment, units| {
+            let carried = overflow(units, File::P) + overflow(units, File::UP);
+            floor = floor.max(units[File::R.index()] + carried);
+            if let Moment::After(inst) = moment {
+                let across = units[File::R.index()] - written_units(function, target, inst);
+                floor = floor.max(top_outside(function, target, inst, across));
+            }
+        });
+    }
+    floor.div_ceil(per_register)
+}
+
+/// Units of the general file that `inst` writes.
+fn written_units(function: &Function, target: &Target, inst: Inst) -> usize {
+    let written = function.operands(inst).iter().filter(|o| o.role.writes());
+    let distinct: BTreeSet<_> = written.map(|o| o.vreg).collect();
+    let classes = distinct
+        .into_iter()
+        .map(|v| target.class(function.vreg(v).class));
+    let general = classes.filter(|class| class.file == File::R);
+    general.map(|class| class.width).sum()
+}
+
+/// How far up the file `units` that survive `inst` reach at least.
+fn top_outside(function: &Function, target: &Target, inst: Inst, units: usize) -> usize {
+    if units == 0 || function.inst(inst).clobbers == Clobbers::None {
+        return 0;
+    }
+    let clobbered = function.clobbers(target, inst);
+    let survives = |unit: &usize| !clobbered.contains(target.unit(PReg::new(File::R, *unit)));
+    let mut surviving = (0..target.file(File::R).units).filter(survives);
+    // Where too few survive there is no allocation without spilling to bound.
+    surviving.nth(units - 1).map_or(0, |unit| unit + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Pressure;
+    use crate::function::{Builder, Effect, Kind, VReg};
+    use crate::target::Class;
+
+    fn bounds(f: &Function) -> (usize, usize) {
+        let target = Target::hardware(90).unwrap();
+        let liveness = Liveness::compute(f);
+        let peak = Pressure::compute(f, &target, &liveness).max(File::R);
+        (peak, register_floor(f, &target, &liveness))
+    }
+
+    #[test]
+    fn values_alive_across_a_call_start_above_what_it_overwrites() {
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let kept: Vec<VReg> = (0..3).map(|_| b.vreg(Class::R32)).collect();
+        for &v in &kept {
+            b.inst(block, "ld").def(v).effect(Effect::Read);
+        }
+        let (result, argument) = (b.vreg(Class::R32), b.vreg(Class::R32));
+        b.inst(block, "ld").def(argument).effect(Effect::Read);
+        b.inst(block, "call")
+            .def(result)
+            .use_(argument)
+            .kind(Kind::Call)
+            .clobbers(Clobbers::Abi)
+            .effect(Effect::Write);
+        for &v in kept.iter().chain([&result]) {
+            b.inst(block, "st").use_(v).effect(Effect::Write);
+        }
+        b.exit(block, "exit");
+        assert_eq!(bounds(&b.finish()), (4, 27));
+    }
+
+    #[test]
+    fn predicates_beyond_the_seventh_count_as_registers() {
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let x = b.vreg(Class::R32);
+        let predicates: Vec<VReg> = (0..10).map(|_| b.vreg(Class::PRED)).collect();
+        b.inst(block, "ld").def(x).effect(Effect::Read);
+        for &p in &predicates {
+            b.inst(block, "setp").def(p).use_(x);
+        }
+        for &p in &predicates {
+            b.inst(block, "st").use_(x).use_(p).effect(Effect::Write);
+        }
+        b.exit(block, "exit");
+        assert_eq!(bounds(&b.finish()), (1, 4));
+    }
+}

@@ -1,63 +1,128 @@
 //! How graph colouring scales: time per instruction, rounds and spill code for generated
-//! functions of growing size, at several budgets.
+//! functions of growing size, some that fit and some that spill.
 //!
 //! ```text
-//! cargo run --release --example colour [largest instruction count]
+//! cargo run --release --example colour [largest instruction count] [runs] [phases]
 //! ```
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use warpalloc::function::Function;
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
-use warpalloc::{Options, Strategy};
+use warpalloc::{Allocation, Error, Options, Strategy};
+
+/// Functions of one kind and the budget they are allocated with.
+struct Kind {
+    name: &'static str,
+    pressure: usize,
+    predicates: bool,
+    budget: usize,
+}
+
+/// Seven predicates are soon too few, so what is to fit has none.
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "fits",
+        pressure: 40,
+        predicates: false,
+        budget: 255,
+    },
+    Kind {
+        name: "predicates",
+        pressure: 48,
+        predicates: true,
+        budget: 255,
+    },
+    Kind {
+        name: "spills",
+        pressure: 48,
+        predicates: true,
+        budget: 63,
+    },
+    Kind {
+        name: "spills",
+        pressure: 48,
+        predicates: true,
+        budget: 32,
+    },
+];
 
 fn main() {
-    let largest = std::env::args().nth(1).and_then(|n| n.parse().ok());
-    let largest: usize = largest.unwrap_or(100_000);
+    let mut arguments = std::env::args().skip(1);
+    let largest = arguments.next().and_then(|n| n.parse().ok());
+    let runs = arguments.next().and_then(|n| n.parse().ok());
+    let phases = arguments.next().is_some_and(|a| a == "phases");
+    println!(
+        "kind         insts    K  values degree   ns/inst rounds spilled  remat reloads  coalesced  peak"
+    );
+    for kind in &KINDS {
+        for insts in [1_000, 5_000, 10_000, 50_000, 100_000, 1_000_000] {
+            if insts <= largest.unwrap_or(50_000) {
+                measure(kind, insts, runs.unwrap_or(3), phases);
+            }
+        }
+    }
+}
+
+fn measure(kind: &Kind, insts: usize, runs: usize, phases: bool) {
+    let target = Target::hardware(90).expect("sm_90 is in the table");
+    let shape = Shape {
+        pressure: kind.pressure,
+        predicates: kind.predicates,
+        ..Shape::large(insts)
+    };
+    let function = generate::function(&shape, &target, &mut Rng::new(7));
+    let target = target.with_budget(File::R, kind.budget);
+    let (time, allocation) = match best_time(&function, &target, runs) {
+        Ok(best) => best,
+        Err(error) => return println!("{:10} {insts:7} {:4} {error}", kind.name, kind.budget),
+    };
+    let stats = &allocation.stats;
+    let peak = allocation.registers.iter().filter(|r| r.file == File::R);
+    println!(
+        "{:10} {insts:7} {:4} {:7} {:6.0} {:9} {:6} {:7} {:6} {:7} {:9.1}% {:5}",
+        kind.name,
+        kind.budget,
+        stats.values,
+        stats.graph.average_degree(),
+        time.as_nanos() / function.inst_count() as u128,
+        stats.iterations,
+        stats.spilled,
+        stats.rematerialised,
+        stats.edits.reloads,
+        100.0 * stats.coalescing_rate(),
+        peak.map(|r| r.unit).max().unwrap_or(0) + 1,
+    );
+    if phases {
+        for (phase, time) in &stats.phases {
+            print!("    {phase} {time:.1?}");
+        }
+        println!();
+    }
+}
+
+/// The shortest of several runs, since other work can only lengthen one.
+fn best_time(
+    function: &Function,
+    target: &Target,
+    runs: usize,
+) -> Result<(Duration, Allocation), Error> {
     let options = Options {
         strategy: Strategy::Briggs,
         verify: false,
         ..Options::default()
     };
-    println!("  insts    K  values   ns/inst rounds spilled  remat reloads  coalesced  peak");
-    for insts in [1_000, 10_000, 100_000, 1_000_000] {
-        if insts > largest {
-            break;
-        }
-        for budget in [32, 63, 255] {
-            let target = Target::hardware(90).expect("sm_90 is in the table");
-            let shape = Shape {
-                pressure: 48,
-                ..Shape::large(insts)
-            };
-            let function = generate::function(&shape, &target, &mut Rng::new(7));
-            let target = target.with_budget(File::R, budget);
-            let start = Instant::now();
-            let allocation = warpalloc::allocate(&function, &target, &options);
-            let time = start.elapsed();
-            let allocation = match allocation {
-                Ok(allocation) => allocation,
-                Err(error) => {
-                    println!("{insts:7} {budget:4} {error}");
-                    continue;
-                }
-            };
-            let stats = &allocation.stats;
-            let peak = allocation.registers.iter().filter(|r| r.file == File::R);
-            println!(
-                "{insts:7} {budget:4} {:7} {:9} {:6} {:7} {:6} {:7} {:9.1}% {:5}",
-                stats.values,
-                time.as_nanos() / function.inst_count() as u128,
-                stats.iterations,
-                stats.spilled,
-                stats.rematerialised,
-                stats.edits.reloads,
-                100.0 * stats.coalescing_rate(),
-                peak.map(|r| r.unit).max().unwrap_or(0) + 1,
-            );
-            for (phase, time) in &stats.phases {
-                print!("    {phase} {:.1?}", time);
-            }
-            println!();
+    let once = || -> Result<(Duration, Allocation), Error> {
+        let start = Instant::now();
+        let allocation = warpalloc::allocate(function, target, &options)?;
+        Ok((start.elapsed(), allocation))
+    };
+    let mut best = once()?;
+    for _ in 1..runs {
+        let next = once()?;
+        if next.0 < best.0 {
+            best = next;
         }
     }
+    Ok(best)
 }

@@ -1,7 +1,9 @@
 //! From live sets to edges.
 
+use super::crowd::Crowd;
+use super::rows::Runs;
 use super::{CONDITIONAL, Interference, Places};
-use crate::analysis::{Cfg, LiveSet, Liveness};
+use crate::analysis::{Cfg, Liveness};
 use crate::function::{Clobbers, Inst, Kind, Role};
 use crate::program::{Op, Program, Value};
 use crate::target::{File, Target};
@@ -13,37 +15,26 @@ impl Interference {
     /// Builds the interference of `program`, whose liveness is `liveness`.
     pub fn build(program: &Program, target: &Target, liveness: &Liveness<Value>) -> Interference {
         let values = program.values.len();
-        let infos = program.values.values();
-        let widths = infos.map(|info| target.width(info.class) as u16);
         let mut build = Build {
             program,
             target,
-            files: program
-                .values
-                .values()
-                .map(|info| target.class(info.class).file)
-                .collect(),
-            pairs: Vec::new(),
+            crowd: Crowd::new(program, target),
+            runs: Runs::default(),
             conditions: FxHashMap::default(),
             occurring: EntitySet::with_capacity(values),
             clobbered: SecondaryMap::with_capacity(values),
             abi: None,
-            widths: widths.collect(),
-            peaks: vec![0; values],
         };
-        let mut live = LiveSet::new(values);
         for block in program.all_blocks() {
-            live.start_at_end(liveness, block);
+            build.crowd.start_at_end(liveness, block);
             for op in program.blocks[block].ops.iter().rev() {
-                build.op(op, &mut live);
+                build.op(op);
             }
+            build.crowd.finish_block();
         }
         build.finish()
     }
 }
-
-/// Files told apart when pressure is counted.
-const MAX_FILES: usize = 8;
 
 /// Places of one file, for every file.
 type FilePlaces = Vec<(File, Places)>;
@@ -51,17 +42,14 @@ type FilePlaces = Vec<(File, Places)>;
 struct Build<'a> {
     program: &'a Program<'a>,
     target: &'a Target,
-    files: Vec<File>,
-    /// Values that interfere whatever their places; may hold duplicates.
-    pairs: Vec<(u32, u32)>,
+    crowd: Crowd,
+    /// Values that interfere whatever their places.
+    runs: Runs,
     /// Conditional pairs, lower value first; `None` once two conditions contradict.
     conditions: FxHashMap<(Value, Value), Option<i32>>,
     occurring: EntitySet<Value>,
     clobbered: SecondaryMap<Value, Option<Box<Places>>>,
     abi: Option<FilePlaces>,
-    widths: Vec<u16>,
-    /// The most units of its file in use at once while each value is live.
-    peaks: Vec<u16>,
 }
 
 /// A part of a copy: `to` gets the contents of `from`, which starts `distance` units after
@@ -143,7 +131,7 @@ fn parts_of_inst(
 }
 
 impl Build<'_> {
-    fn op(&mut self, op: &Op, live: &mut LiveSet<Value>) {
+    fn op(&mut self, op: &Op) {
         let accesses = op.accesses(self.program.function);
         let copied = copied_parts(self.program, self.target, op);
         let writes = || accesses.iter().filter(|(_, role)| role.writes());
@@ -151,53 +139,56 @@ impl Build<'_> {
             self.occurring.insert(value);
         }
         for (i, &(to, _)) in writes().enumerate() {
-            for other in live.iter() {
-                self.edge(to, other, &copied);
-            }
+            self.define(to, &copied);
             // Results that are never read take registers all the same.
-            for &(other, _) in writes().skip(i + 1) {
-                self.edge(to, other, &[]);
-            }
+            self.interfere(writes().skip(i + 1).map(|&(v, _)| v), to);
         }
         for &(early, _) in accesses.iter().filter(|(_, r)| *r == Role::EarlyDef) {
-            for &(input, _) in accesses.iter().filter(|(_, role)| role.reads()) {
-                self.edge(early, input, &[]);
-            }
+            let inputs = accesses.iter().filter(|(_, role)| role.reads());
+            self.runs.begin(early.index() as u32);
+            self.interfere(inputs.map(|&(v, _)| v), early);
         }
         if writes().next().is_some() {
-            self.note_pressure(live, writes().map(|&(v, _)| v));
+            self.crowd.note_pressure(writes().map(|&(v, _)| v));
         }
         if let Op::Inst { inst, .. } | Op::Recompute { inst, .. } = op {
             // A value changed in place may keep its old contents, which must survive.
             let new = |v: Value| writes().any(|&(w, role)| w == v && role != Role::UseDef);
-            self.clobber(*inst, live, new);
+            self.clobber(*inst, new);
         }
-        live.step_back_over(accesses.iter().copied());
+        self.crowd.step_back(&accesses);
     }
 
-    /// Takes note of how crowded it is right after an operation that writes `written`.
-    fn note_pressure(&mut self, live: &LiveSet<Value>, written: impl Iterator<Item = Value>) {
-        let mut units = [0u16; MAX_FILES];
-        let dead: SmallVec<[Value; 4]> = written.filter(|&v| !live.contains(v)).collect();
-        let here = || live.iter().chain(dead.iter().copied());
-        for value in here() {
-            units[self.files[value.index()].index() % MAX_FILES] += self.widths[value.index()];
+    /// Whatever is alive beside `to` when it is written interferes with it, unless it is
+    /// what is `copied`.
+    fn define(&mut self, to: Value, copied: &[CopiedPart]) {
+        self.runs.begin(to.index() as u32);
+        let beside = self.crowd.live(self.crowd.file(to));
+        let number = |v: Value| v.index() as u32;
+        let mut sources: SmallVec<[&CopiedPart; 2]> = SmallVec::new();
+        for part in copied.iter().filter(|part| part.to == to) {
+            // A source copied twice may coincide with the first of its copies.
+            let is_new = sources.iter().all(|known| known.from != part.from);
+            if is_new && beside.contains(part.from) {
+                sources.push(part);
+            }
         }
-        for value in here() {
-            let peak = &mut self.peaks[value.index()];
-            *peak = (*peak).max(units[self.files[value.index()].index() % MAX_FILES]);
+        if sources.is_empty() {
+            return self.runs.extend(beside.iter().map(number));
+        }
+        let is_source = |v: &Value| sources.iter().any(|part| part.from == *v);
+        let others = beside.iter().filter(|v| !is_source(v));
+        self.runs.extend(others.map(number));
+        for part in sources {
+            self.condition(part);
         }
     }
 
-    fn edge(&mut self, a: Value, b: Value, copied: &[CopiedPart]) {
-        if a == b || self.files[a.index()] != self.files[b.index()] {
-            return;
-        }
-        let mut parts = copied.iter();
-        match parts.find(|p| p.to == a && p.from == b) {
-            None => self.pairs.push((a.index() as u32, b.index() as u32)),
-            Some(part) => self.condition(part),
-        }
+    /// Adds those of `others` that are in the file of `value` to its run.
+    fn interfere(&mut self, others: impl Iterator<Item = Value>, value: Value) {
+        let crowd = &self.crowd;
+        let others = others.filter(|&other| crowd.file(other) == crowd.file(value));
+        self.runs.extend(others.map(|v| v.index() as u32));
     }
 
     /// Both sides of a copied part are needed after it: they may share units, but only so
@@ -219,7 +210,7 @@ impl Build<'_> {
         }
     }
 
-    fn clobber(&mut self, inst: Inst, live: &LiveSet<Value>, new: impl Fn(Value) -> bool) {
+    fn clobber(&mut self, inst: Inst, new: impl Fn(Value) -> bool) {
         let places = match self.program.function.inst(inst).clobbers {
             Clobbers::None => return,
             Clobbers::Abi => match self.abi.take() {
@@ -228,8 +219,8 @@ impl Build<'_> {
             },
             Clobbers::List(_) => self.places_of(inst),
         };
-        for value in live.iter().filter(|&v| !new(v)) {
-            let file = self.files[value.index()];
+        for value in self.crowd.all_live().filter(|&v| !new(v)) {
+            let file = self.crowd.file(value);
             if let Some((_, set)) = places.iter().find(|(f, _)| *f == file) {
                 self.clobbered[value].get_or_insert_default().unite(set);
             }
@@ -248,16 +239,14 @@ impl Build<'_> {
 
     fn finish(self) -> Interference {
         let values = self.program.values.len();
-        let hard = Rows::symmetric(values, &self.pairs);
-        drop(self.pairs);
-        let (starts, neighbours) = hard.sorted(values);
+        let (starts, neighbours) = self.runs.into_rows(values);
         let mut interference = Interference {
             starts,
             neighbours,
             distances: FxHashMap::default(),
             occurring: self.occurring,
             clobbered: self.clobbered,
-            peaks: self.peaks,
+            peaks: self.crowd.into_peaks(),
         };
         let mut conditions: Vec<_> = self.conditions.into_iter().collect();
         conditions.retain(|&((a, b), _)| !interference.interferes(a, b));
@@ -296,70 +285,5 @@ impl Interference {
         }
         self.starts = starts;
         self.neighbours = neighbours;
-    }
-}
-
-/// Rows of neighbours in the making.
-struct Rows {
-    starts: Vec<u32>,
-    items: Vec<u32>,
-}
-
-impl Rows {
-    /// Both directions of each pair, without duplicates, in no particular order.
-    fn symmetric(values: usize, pairs: &[(u32, u32)]) -> Rows {
-        let mut starts = vec![0u32; values + 1];
-        for &(a, b) in pairs {
-            starts[a as usize + 1] += 1;
-            starts[b as usize + 1] += 1;
-        }
-        for v in 0..values {
-            starts[v + 1] += starts[v];
-        }
-        let mut next = starts.clone();
-        let mut items = vec![0u32; 2 * pairs.len()];
-        for &(a, b) in pairs {
-            for (row, item) in [(a, b), (b, a)] {
-                items[next[row as usize] as usize] = item;
-                next[row as usize] += 1;
-            }
-        }
-        let mut rows = Rows { starts, items };
-        rows.remove_duplicates(values);
-        rows
-    }
-
-    fn remove_duplicates(&mut self, values: usize) {
-        let mut seen = vec![u32::MAX; values];
-        let mut kept = 0;
-        let mut row_start = 0;
-        for v in 0..values {
-            let row_end = self.starts[v + 1] as usize;
-            self.starts[v] = kept as u32;
-            for i in row_start..row_end {
-                let item = self.items[i];
-                if seen[item as usize] != v as u32 {
-                    seen[item as usize] = v as u32;
-                    self.items[kept] = item;
-                    kept += 1;
-                }
-            }
-            row_start = row_end;
-        }
-        self.starts[values] = kept as u32;
-        self.items.truncate(kept);
-    }
-
-    /// The same rows in ascending order: transposing a symmetric relation row by row.
-    fn sorted(self, values: usize) -> (Vec<u32>, Vec<u32>) {
-        let mut next = self.starts.clone();
-        let mut items = vec![0u32; self.items.len()];
-        for v in 0..values {
-            for &other in &self.items[self.starts[v] as usize..self.starts[v + 1] as usize] {
-                items[next[other as usize] as usize] = v as u32;
-                next[other as usize] += 1;
-            }
-        }
-        (self.starts, items)
     }
 }

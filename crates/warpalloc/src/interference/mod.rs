@@ -20,7 +20,9 @@
 //! a single test searches the shorter row.
 
 mod build;
+mod crowd;
 mod places;
+mod rows;
 
 pub use build::{CopiedPart, copied_parts};
 pub use places::Places;

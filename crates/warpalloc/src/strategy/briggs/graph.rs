@@ -135,12 +135,13 @@ impl Node {
 }
 
 impl<'a> Graph<'a> {
-    /// The graph of all bodies of `program`; `costs` says what spilling a value costs.
+    /// The graph of the `bodies` of `program`; `costs` says what spilling a value costs.
     /// All degrees are zero until [`Graph::count_degrees`].
     pub fn new(
         program: &Program,
         target: &Target,
         interference: &'a Interference,
+        bodies: Bodies,
         costs: &SecondaryMap<Value, f32>,
         limits: Limits,
     ) -> Graph<'a> {
@@ -157,7 +158,6 @@ impl<'a> Graph<'a> {
             .collect();
         let infos = program.values.values();
         let values = infos.map(|info| class_shapes[info.class.index()]).collect();
-        let bodies = Bodies::new(program, target, interference);
         let nodes: Vec<Node> = bodies
             .keys()
             .map(|id| {

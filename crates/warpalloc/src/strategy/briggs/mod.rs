@@ -19,10 +19,10 @@ mod simplify;
 mod worklists;
 
 use crate::allocation::Allocation;
-use crate::analysis::{Loops, Order};
-use crate::coalesce::{self, Bodies};
+use crate::analysis::Loops;
+use crate::coalesce::{self, Bodies, Move, MoveId};
 use crate::error::{Error, Place};
-use crate::function::{Function, Inst};
+use crate::function::Function;
 use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
 use crate::prepare::schedule::schedule;
@@ -33,6 +33,7 @@ use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
 use crate::strategy::naive;
 use crate::target::Target;
+use cranelift_entity::PrimaryMap;
 use graph::{Graph, Limits};
 use prefer::Preferences;
 use select::{Colours, Selected, select};
@@ -83,15 +84,23 @@ pub fn allocate(
         true => schedule(function, target),
         false => None,
     };
+    let program = Program::new(function, target, order)?;
+    let mut stats = Stats {
+        values: program.values.len() as u32,
+        ..Stats::default()
+    };
+    let built = Built::new(&program, target, &mut stats);
     let [first, others @ ..] = ATTEMPTS;
-    let mut best = attempt(function, target, options, order.clone(), first)?;
-    if best.edits.is_empty() || function.inst_count() > MAX_INSTS_TO_COMPARE {
+    let attempt = |a: Attempt| attempt(&program, &built, target, options, &stats, a);
+    let mut best = attempt(first)?;
+    let spilled = best.stats.spilled + best.stats.rematerialised > 0 || best.stats.fell_back;
+    if !spilled || function.inst_count() > MAX_INSTS_TO_COMPARE {
         return Ok(best);
     }
     let mut least = added_cycles(function, &best);
-    let split = options.split && may_gain_from_splitting(function);
+    let split = options.split && may_gain_from_splitting(function, &built.facts.loops);
     for other in others.into_iter().filter(|a| split || !a.split) {
-        let Ok(next) = attempt(function, target, options, order.clone(), other) else {
+        let Ok(next) = attempt(other) else {
             continue;
         };
         let cycles = added_cycles(function, &next);
@@ -104,25 +113,56 @@ pub fn allocate(
 }
 
 /// Live ranges are split at the boundaries of loops, so there must be one.
-fn may_gain_from_splitting(function: &Function) -> bool {
-    let loops = || Loops::compute(function, &Order::compute(function));
-    function.inst_count() <= MAX_INSTS_TO_SPLIT && loops().loop_count() > 0
+fn may_gain_from_splitting(function: &Function, loops: &Loops) -> bool {
+    function.inst_count() <= MAX_INSTS_TO_SPLIT && loops.loop_count() > 0
 }
 
+/// What is known of a program before anything is chosen.
+struct Built {
+    facts: Facts,
+    interference: Interference,
+    moves: PrimaryMap<MoveId, Move>,
+    bodies: Bodies,
+}
+
+impl Built {
+    fn new(program: &Program, target: &Target, stats: &mut Stats) -> Built {
+        let mut clock = Clock::start();
+        let facts = Facts::of(program);
+        clock.lap(stats, "analyse");
+        let interference = Interference::build(program, target, &facts.liveness);
+        if stats.iterations == 0 {
+            stats.graph = interference.stats();
+        }
+        clock.lap(stats, "interference");
+        let moves = coalesce::moves(program, target, &facts.liveness, &facts.frequencies);
+        clock.lap(stats, "moves");
+        let bodies = Bodies::new(program, target, &interference);
+        clock.lap(stats, "graph");
+        Built {
+            facts,
+            interference,
+            moves,
+            bodies,
+        }
+    }
+}
+
+/// Allocates `program`, of which `built` and `stats` are known, in one way.
 fn attempt(
-    function: &Function,
+    program: &Program,
+    built: &Built,
     target: &Target,
     options: &Options,
-    order: Option<Vec<Inst>>,
+    stats: &Stats,
     attempt: Attempt,
 ) -> Result<Allocation, Error> {
-    let mut stats = Stats::default();
-    let mut program = Program::new(function, target, order)?;
-    stats.values = program.values.len() as u32;
-    if attempt.split {
-        let facts = Facts::of(&program);
-        split_at_loops(&mut program, target, &facts, SplitPolicy::default());
-    }
+    let (mut program, mut stats) = (program.clone(), stats.clone());
+    let of_split = attempt.split.then(|| {
+        split_at_loops(&mut program, target, &built.facts, SplitPolicy::default());
+        Built::new(&program, target, &mut stats)
+    });
+    let built = of_split.as_ref().unwrap_or(built);
     let eager = SpillPolicy {
         lazy_reload: false,
         rematerialise: options.briggs.rematerialise,
@@ -130,9 +170,16 @@ fn attempt(
         ..SpillPolicy::default()
     };
     let mut spiller = Spiller::new(target, eager, options.spill_space);
-    let coloured = until_coloured(&mut program, &mut spiller, target, options, &mut stats)?;
+    let coloured = until_coloured(
+        &mut program,
+        built,
+        &mut spiller,
+        target,
+        options,
+        &mut stats,
+    )?;
     let Some(colours) = coloured else {
-        return fall_back(function, target, options, stats);
+        return fall_back(program.function, target, options, stats);
     };
     match join_reloads(&program, &mut spiller, target, options, &mut stats) {
         Some((joined, colours)) => finish(&joined, target, options, &colours, stats),
@@ -143,23 +190,27 @@ fn attempt(
 /// Colours and spills until every value has a register; nothing if that never happens.
 fn until_coloured(
     program: &mut Program,
+    first: &Built,
     spiller: &mut Spiller,
     target: &Target,
     options: &Options,
     stats: &mut Stats,
 ) -> Result<Option<Colours>, Error> {
+    let mut rebuilt;
+    let mut built = first;
     while stats.iterations < MAX_ROUNDS {
-        let mut clock = Clock::start();
-        let facts = Facts::of(program);
-        clock.lap(stats, "analyse");
+        if stats.iterations > 0 {
+            rebuilt = Built::new(program, target, stats);
+            built = &rebuilt;
+        }
         let model = spiller.cost_model();
-        let selected = colour(program, target, options, &facts, model, stats)?;
+        let selected = colour(program, target, options, built, model, stats)?;
         stats.iterations += 1;
         if selected.spilled.is_empty() {
             return Ok(selected.stuck.is_none().then_some(selected.colours));
         }
         let mut clock = Clock::start();
-        let counts = spiller.spill(program, &facts, &selected.spilled);
+        let counts = spiller.spill(program, &built.facts, &selected.spilled);
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");
@@ -188,9 +239,9 @@ fn join_reloads<'a>(
     }
     clock.lap(stats, "join reloads");
     for _ in 0..MAX_JOIN_ROUNDS {
-        let facts = Facts::of(&joined);
+        let built = Built::new(&joined, target, stats);
         let model = spiller.cost_model();
-        let selected = colour(&joined, target, options, &facts, model, stats).ok()?;
+        let selected = colour(&joined, target, options, &built, model, stats).ok()?;
         if selected.spilled.is_empty() {
             return selected
                 .stuck
@@ -201,7 +252,7 @@ fn join_reloads<'a>(
         if !selected.spilled.iter().all(is_piece) {
             return None;
         }
-        spiller.spill(&mut joined, &facts, &selected.spilled);
+        spiller.spill(&mut joined, &built.facts, &selected.spilled);
     }
     None
 }
@@ -224,21 +275,22 @@ fn fall_back(
     })
 }
 
-/// One round: build, take apart, give colours.
+/// One round: take apart, give colours.
 fn colour(
     program: &Program,
     target: &Target,
     options: &Options,
-    facts: &Facts,
+    built: &Built,
     cost_model: CostModel,
     stats: &mut Stats,
 ) -> Result<Selected, Error> {
+    let Built {
+        facts,
+        interference,
+        moves,
+        bodies,
+    } = built;
     let mut clock = Clock::start();
-    let interference = Interference::build(program, target, &facts.liveness);
-    if stats.iterations == 0 {
-        stats.graph = interference.stats();
-    }
-    clock.lap(stats, "interference");
     let costs = spill_costs(
         program,
         target,
@@ -247,28 +299,33 @@ fn colour(
         &facts.loops,
         cost_model,
     );
-    let moves = coalesce::moves(program, target, &facts.liveness, &facts.frequencies);
     clock.lap(stats, "costs");
-    let parts = Bodies::new(program, target, &interference);
     let limits = Limits {
         factor: options.briggs.coalescing_factor,
         pressure: options.briggs.pressure_limit_on(target),
     };
-    let graph = Graph::new(program, target, &interference, &costs, limits);
+    let graph = Graph::new(
+        program,
+        target,
+        interference,
+        bodies.clone(),
+        &costs,
+        limits,
+    );
     clock.lap(stats, "graph");
-    let simplified = simplify(graph, &moves, &options.briggs);
+    let simplified = simplify(graph, moves, &options.briggs);
     if let Some(body) = simplified.unsound {
         let message = format!("coalescing made {body} of values that interfere");
         return Err(Error::Unproved(message));
     }
     stats.merges += simplified.merges;
     clock.lap(stats, "simplify");
-    let mut preferences = Preferences::new(program, target, &interference, &moves);
+    let mut preferences = Preferences::new(program, target, interference, moves);
     let selected = select(
         program,
         target,
         &simplified.graph,
-        &parts,
+        bodies,
         &simplified.stack,
         &costs,
         &mut preferences,

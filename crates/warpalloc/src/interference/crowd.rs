@@ -1,0 +1,161 @@
+//! What is alive, file by file, and how crowded it gets.
+//!
+//! A value wants to know the greatest pressure of all points at which it is alive. Asking
+//! every value at every point costs the pressure each time; instead, the points of a block
+//! are kept as a stack of those that no later one reaches. The greatest since some time is
+//! then the first entry that is not older, and a value asks once per block.
+
+use crate::analysis::{LiveSet, Liveness};
+use crate::function::{Block, Role};
+use crate::program::{Program, Value};
+use crate::target::{File, Target};
+use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
+
+/// The values alive at one point, moved backwards through blocks.
+pub(super) struct Crowd {
+    files: Vec<OfFile>,
+    file_of: Vec<File>,
+    widths: Vec<u16>,
+    /// Points met so far in this block.
+    now: u32,
+    /// How many points had been met when each value came alive.
+    since: Vec<u32>,
+    /// The greatest pressure found for each value.
+    peaks: Vec<u16>,
+}
+
+struct OfFile {
+    live: LiveSet<Value>,
+    units: u32,
+    /// Points and their pressure, descending: those that no later point reaches.
+    crests: Vec<(u32, u32)>,
+}
+
+impl Crowd {
+    pub(super) fn new(program: &Program, target: &Target) -> Crowd {
+        let infos = || program.values.values();
+        let values = program.values.len();
+        let of_file = |_| OfFile {
+            live: LiveSet::new(values),
+            units: 0,
+            crests: Vec::new(),
+        };
+        Crowd {
+            files: target.files().map(of_file).collect(),
+            file_of: infos().map(|info| target.class(info.class).file).collect(),
+            widths: infos()
+                .map(|info| target.width(info.class) as u16)
+                .collect(),
+            now: 0,
+            since: vec![0; values],
+            peaks: vec![0; values],
+        }
+    }
+
+    /// The file `value` lives in.
+    pub(super) fn file(&self, value: Value) -> File {
+        self.file_of[value.index()]
+    }
+
+    /// The values of `file` that are alive.
+    pub(super) fn live(&self, file: File) -> &LiveSet<Value> {
+        &self.files[file.index()].live
+    }
+
+    /// Everything that is alive.
+    pub(super) fn all_live(&self) -> impl Iterator<Item = Value> + '_ {
+        self.files.iter().flat_map(|of_file| of_file.live.iter())
+    }
+
+    /// Makes it the set live out of `block`.
+    pub(super) fn start_at_end(&mut self, liveness: &Liveness<Value>, block: Block) {
+        self.now = 0;
+        for of_file in &mut self.files {
+            of_file.live.clear();
+            of_file.units = 0;
+            of_file.crests.clear();
+        }
+        for &value in liveness.live_out(block) {
+            self.enter(value);
+        }
+    }
+
+    /// Takes note of how crowded it is right after an operation that writes `written`.
+    pub(super) fn note_pressure(&mut self, written: impl Iterator<Item = Value>) {
+        // Results that are never read take registers all the same.
+        let is_dead = |v: &Value| !self.live(self.file(*v)).contains(*v);
+        let dead: SmallVec<[Value; 4]> = written.filter(is_dead).collect();
+        for &value in &dead {
+            let width = self.width(value);
+            self.of_value(value).units += width;
+        }
+        for of_file in &mut self.files {
+            let crests = &mut of_file.crests;
+            while crests.last().is_some_and(|crest| crest.1 <= of_file.units) {
+                crests.pop();
+            }
+            crests.push((self.now, of_file.units));
+        }
+        for value in dead {
+            self.since[value.index()] = self.now;
+            self.note_peak(value);
+            let width = self.width(value);
+            self.of_value(value).units -= width;
+        }
+        self.now += 1;
+    }
+
+    /// Moves from after an operation with these accesses to before it.
+    pub(super) fn step_back(&mut self, accesses: &[(Value, Role)]) {
+        for &(value, _) in accesses.iter().filter(|(_, role)| role.writes()) {
+            if self.of_value(value).live.remove(value) {
+                let width = self.width(value);
+                self.of_value(value).units -= width;
+                self.note_peak(value);
+            }
+        }
+        for &(value, _) in accesses.iter().filter(|(_, role)| role.reads()) {
+            self.enter(value);
+        }
+    }
+
+    /// Leaves a block at its beginning.
+    pub(super) fn finish_block(&mut self) {
+        for file in 0..self.files.len() {
+            for index in 0..self.files[file].live.len() {
+                self.note_peak(self.files[file].live.as_slice()[index]);
+            }
+        }
+    }
+
+    /// The most units of its file in use at once while each value is alive.
+    pub(super) fn into_peaks(self) -> Vec<u16> {
+        self.peaks
+    }
+
+    fn enter(&mut self, value: Value) {
+        if self.of_value(value).live.insert(value) {
+            let width = self.width(value);
+            self.of_value(value).units += width;
+            self.since[value.index()] = self.now;
+        }
+    }
+
+    fn note_peak(&mut self, value: Value) {
+        let since = self.since[value.index()];
+        let crests = &self.files[self.file(value).index()].crests;
+        let first = crests.partition_point(|crest| crest.0 < since);
+        let highest = crests.get(first).map_or(0, |crest| crest.1);
+        let peak = &mut self.peaks[value.index()];
+        *peak = (*peak).max(highest.min(u32::from(u16::MAX)) as u16);
+    }
+
+    fn of_value(&mut self, value: Value) -> &mut OfFile {
+        &mut self.files[self.file_of[value.index()].index()]
+    }
+
+    fn width(&self, value: Value) -> u32 {
+        u32::from(self.widths[value.index()])
+    }
+}

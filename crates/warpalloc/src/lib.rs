@@ -103,11 +103,13 @@ impl Allocator {
         target: &Target,
         options: &Options,
     ) -> Result<Allocation, Error> {
-        function.validate(target)?;
+        let liveness = function.validated(target)?;
         let allocation = match options.strategy {
             Strategy::Naive => strategy::naive::allocate(function, target, options)?,
             Strategy::Briggs => strategy::briggs::allocate(function, target, options)?,
-            Strategy::Fatpoint => strategy::fatpoint::allocate(function, target, options)?,
+            Strategy::Fatpoint => {
+                strategy::fatpoint::allocate(function, &liveness, target, options)?
+            }
         };
         if options.verify {
             self.checker.check(function, target, &allocation)?;

@@ -40,6 +40,46 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
         }
     }
 
+    /// Puts the lists given for each key one after the other.
+    pub fn from_lists<I>(keys: usize, lists: impl Iterator<Item = (K, I)> + Clone) -> Rows<K, T>
+    where
+        I: ExactSizeIterator<Item = T>,
+    {
+        let mut starts = vec![0; keys + 1];
+        let mut any = None;
+        for (key, mut list) in lists.clone() {
+            starts[key.index() + 1] += list.len();
+            any = any.or_else(|| list.next());
+        }
+        for key in 0..keys {
+            starts[key + 1] += starts[key];
+        }
+        let mut items = any.map_or(Vec::new(), |any| vec![any; starts[keys]]);
+        let mut next = starts.clone();
+        for (key, list) in lists {
+            let at = &mut next[key.index()];
+            let end = *at + list.len();
+            for (place, item) in items[*at..end].iter_mut().zip(list) {
+                *place = item;
+            }
+            *at = end;
+        }
+        Rows {
+            starts,
+            items,
+            key: PhantomData,
+        }
+    }
+
+    /// The same lists, with each item replaced.
+    pub fn map<U: Copy>(&self, change: fn(T) -> U) -> Rows<K, U> {
+        Rows {
+            starts: self.starts.clone(),
+            items: self.items.iter().map(|&item| change(item)).collect(),
+            key: PhantomData,
+        }
+    }
+
     /// The list of `key`.
     pub fn row(&self, key: K) -> &[T] {
         &self.items[self.range(key)]

@@ -132,7 +132,7 @@ fn parts_of_inst(
 
 impl Build<'_> {
     fn op(&mut self, op: &Op) {
-        let accesses = op.accesses(self.program.function);
+        let accesses: SmallVec<[_; 6]> = op.accesses(self.program.function).collect();
         let copied = copied_parts(self.program, self.target, op);
         let writes = || accesses.iter().filter(|(_, role)| role.writes());
         for &(value, _) in &accesses {

@@ -2,27 +2,25 @@
 
 use super::{Op, Program, Value};
 use crate::analysis::{Cfg, Code};
-use crate::function::{Block, Function, Role};
-use smallvec::SmallVec;
+use crate::function::{Block, Function, Operand, Role};
+use std::ops::Range;
 
 impl Op {
     /// Every value the step touches, and how.
-    pub fn accesses(&self, function: &Function) -> SmallVec<[(Value, Role); 6]> {
-        match self {
+    #[inline]
+    pub fn accesses<'a>(&'a self, function: &'a Function) -> Accesses<'a> {
+        let (operands, len) = match self {
             Op::Inst { inst, values } | Op::Recompute { inst, values } => {
-                let roles = function.operands(*inst).iter().map(|o| o.role);
-                values.iter().copied().zip(roles).collect()
+                (function.operands(*inst), values.len())
             }
-            Op::Copies(pairs) => {
-                let reads = pairs.iter().map(|&(_, from)| (from, Role::Use));
-                let writes = pairs.iter().map(|&(to, _)| (to, Role::Def));
-                reads.chain(writes).collect()
-            }
-            Op::Transfer { to, from } => {
-                SmallVec::from_slice(&[(*from, Role::Use), (*to, Role::Def)])
-            }
-            Op::Store { value, .. } => SmallVec::from_slice(&[(*value, Role::Use)]),
-            Op::Reload { value, .. } => SmallVec::from_slice(&[(*value, Role::Def)]),
+            Op::Copies(pairs) => (&[][..], 2 * pairs.len()),
+            Op::Transfer { .. } => (&[][..], 2),
+            Op::Store { .. } | Op::Reload { .. } => (&[][..], 1),
+        };
+        Accesses {
+            op: self,
+            operands,
+            left: 0..len,
         }
     }
 
@@ -42,6 +40,42 @@ impl Op {
         }
     }
 }
+
+/// The values a step touches: of copies, what is read before what is written.
+#[derive(Clone, Debug)]
+pub struct Accesses<'a> {
+    op: &'a Op,
+    operands: &'a [Operand],
+    left: Range<usize>,
+}
+
+impl Iterator for Accesses<'_> {
+    type Item = (Value, Role);
+
+    #[inline]
+    fn next(&mut self) -> Option<(Value, Role)> {
+        let index = self.left.next()?;
+        Some(match self.op {
+            Op::Inst { values, .. } | Op::Recompute { values, .. } => {
+                (values[index], self.operands[index].role)
+            }
+            Op::Copies(pairs) => match pairs.get(index) {
+                Some(&(_, from)) => (from, Role::Use),
+                None => (pairs[index - pairs.len()].0, Role::Def),
+            },
+            Op::Transfer { from, .. } if index == 0 => (*from, Role::Use),
+            Op::Transfer { to, .. } => (*to, Role::Def),
+            Op::Store { value, .. } => (*value, Role::Use),
+            Op::Reload { value, .. } => (*value, Role::Def),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Accesses<'_> {}
 
 impl Cfg for Program<'_> {
     fn block_count(&self) -> usize {
@@ -78,7 +112,7 @@ impl Code for Program<'_> {
 
     fn accesses(&self, (block, index): (Block, u32)) -> impl Iterator<Item = (Value, Role)> + '_ {
         let op = &self.blocks[block].ops[index as usize];
-        op.accesses(self.function).into_iter()
+        op.accesses(self.function)
     }
 
     fn parameters(&self, _: Block) -> impl Iterator<Item = Value> + '_ {

@@ -2,8 +2,9 @@
 
 use super::{Program, Value};
 use crate::analysis::{Code, Frequencies, LiveSet, Liveness, Loops, Order};
-use crate::function::Block;
+use crate::function::{Block, VReg};
 use crate::target::{File, Target};
+use cranelift_entity::EntityRef;
 
 /// Facts about a program; stale as soon as it changes.
 #[derive(Clone, Debug)]
@@ -21,10 +22,26 @@ pub struct Facts {
 impl Facts {
     /// Analyses `program`.
     pub fn of(program: &Program) -> Facts {
+        Facts::around(program, Liveness::compute(program))
+    }
+
+    /// Analyses a program that was just made from a function of known liveness. What
+    /// isolates constraints lives around single instructions; only blocks on edges, which
+    /// the function does not have, make a difference where blocks meet.
+    pub fn of_fresh(program: &Program, liveness: &Liveness) -> Facts {
+        match program.blocks.len() == program.function.block_count() {
+            true => {
+                let value = |vreg: VReg| Value::new(vreg.index());
+                Facts::around(program, liveness.renamed(value))
+            }
+            false => Facts::of(program),
+        }
+    }
+
+    fn around(program: &Program, liveness: Liveness<Value>) -> Facts {
         let order = Order::compute(program);
         let loops = Loops::compute(program, &order);
         let frequencies = Frequencies::compute(program, &order, &loops);
-        let liveness = Liveness::compute(program);
         Facts {
             order,
             loops,

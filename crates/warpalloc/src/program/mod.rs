@@ -26,6 +26,7 @@ mod emit;
 mod facts;
 mod sequence;
 
+pub use code::Accesses;
 pub use emit::emit;
 pub use facts::{Facts, block_pressure};
 pub use sequence::sequence;

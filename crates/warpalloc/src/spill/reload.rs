@@ -569,8 +569,8 @@ fn remove_unread_fetches(spiller: &Spiller, program: &mut Program) {
         for info in program.blocks.values() {
             for op in &info.ops {
                 let accesses = op.accesses(program.function);
-                let reads = accesses.iter().filter(|(_, role)| role.reads());
-                reads.for_each(|(value, _)| read[*value] = true);
+                let reads = accesses.filter(|(_, role)| role.reads());
+                reads.for_each(|(value, _)| read[value] = true);
             }
         }
         let mut removed = false;
@@ -582,9 +582,9 @@ fn remove_unread_fetches(spiller: &Spiller, program: &mut Program) {
                     Op::Reload { .. } | Op::Transfer { .. } | Op::Recompute { .. }
                 );
                 let accesses = op.accesses(program.function);
-                let mut writes = accesses.iter().filter(|(_, role)| *role != Role::Use);
+                let mut writes = accesses.filter(|(_, role)| *role != Role::Use);
                 let unread =
-                    |&(value, _): &(Value, Role)| spiller.piece_of(value).is_some() && !read[value];
+                    |(value, _): (Value, Role)| spiller.piece_of(value).is_some() && !read[value];
                 let dead = is_fetch && writes.all(unread);
                 removed |= dead;
                 !dead

@@ -214,7 +214,7 @@ impl<'t> Spiller<'t> {
     fn rewrite_plain(&mut self, program: &mut Program, mut op: Op, out: &mut Vec<Op>) {
         let mut read: SmallVec<[(Value, Value); 4]> = SmallVec::new();
         let mut written: SmallVec<[(Value, Value); 4]> = SmallVec::new();
-        let roles: SmallVec<[(Value, Role); 6]> = op.accesses(program.function);
+        let roles: SmallVec<[(Value, Role); 6]> = op.accesses(program.function).collect();
         // A value changed in place is one piece, so these choose first.
         for &(value, role) in roles.iter().filter(|(_, role)| *role == Role::UseDef) {
             if self.is_gone(value) {

@@ -22,6 +22,7 @@ mod inst;
 mod placement;
 
 use super::*;
+use crate::analysis::Liveness;
 use crate::error::{Error, Place};
 use crate::target::{File, Target};
 
@@ -32,6 +33,11 @@ impl Function {
     /// Checks that the function keeps the rules of the model and that each instruction, on
     /// its own, can be given registers of `target`.
     pub fn validate(&self, target: &Target) -> Result<(), Error> {
+        self.validated(target).map(|_| ())
+    }
+
+    /// Validates it, and returns the liveness that took.
+    pub(crate) fn validated(&self, target: &Target) -> Result<Liveness, Error> {
         let rules = Rules {
             function: self,
             target,
@@ -106,15 +112,16 @@ impl Rules<'_> {
         let last = f.terminator(block);
         for inst in f.block_insts(block) {
             let kind = f.inst(inst).kind;
+            if kind.is_terminator() == (inst == last) {
+                continue;
+            }
             let opcode = f.opcode_name(f.inst(inst).opcode);
-            if inst != last && kind.is_terminator() {
+            if inst != last {
                 let message = format!("`{opcode}` ends the block, but more follows");
                 return invalid(Place::Inst(block, inst), message);
             }
-            if inst == last && !kind.is_terminator() {
-                let message = format!("the block ends in `{opcode}`, which is no terminator");
-                return invalid(Place::Inst(block, inst), message);
-            }
+            let message = format!("the block ends in `{opcode}`, which is no terminator");
+            return invalid(Place::Inst(block, inst), message);
         }
         let place = Place::Inst(block, last);
         let opcode = f.opcode_name(f.inst(last).opcode);

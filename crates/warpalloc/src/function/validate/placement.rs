@@ -13,6 +13,7 @@
 
 use super::*;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Where an operand stands relative to the origin of its body.
 #[derive(Clone, Copy)]
@@ -27,12 +28,12 @@ impl Rules<'_> {
     pub(super) fn placement(&self, place: Place, inst: Inst) -> Result<(), Error> {
         let f = self.function;
         let operands = f.operands(inst);
-        self.group_shapes(place, inst)?;
         let demanding =
             |o: &Operand| matches!(o.constraint, Constraint::Fixed(_) | Constraint::Tied(_));
         if f.groups(inst).is_empty() && !operands.iter().any(demanding) {
             return Ok(());
         }
+        self.group_shapes(place, inst)?;
         let mut positions = Positions::new();
         positions.extend((0..operands.len()).map(|body| Position { body, offset: 0 }));
         for group in f.groups(inst) {
@@ -232,6 +233,7 @@ impl Rules<'_> {
             let start = positions[i].offset + origins[positions[i].body].unwrap_or(0);
             start..start + self.width(operands[i].vreg) as i64
         };
+        let spans: SmallVec<[Range<i64>; 16]> = (0..operands.len()).map(span).collect();
         let comparable = |i: usize, j: usize| {
             let (a, b) = (positions[i].body, positions[j].body);
             let file = |i: usize| {
@@ -243,10 +245,10 @@ impl Rules<'_> {
         };
         for i in 0..operands.len() {
             for j in i + 1..operands.len() {
-                let (x, y) = (span(i), span(j));
-                if comparable(i, j)
-                    && x.start < y.end
+                let (x, y) = (&spans[i], &spans[j]);
+                if x.start < y.end
                     && y.start < x.end
+                    && comparable(i, j)
                     && clash(&operands[i], &operands[j], x == y)
                 {
                     let (a, b) = (operands[i].vreg, operands[j].vreg);

@@ -183,7 +183,7 @@ pub(crate) fn read_together(
         let Op::Inst { .. } = op else {
             continue;
         };
-        let accesses = op.accesses(program.function);
+        let accesses: SmallVec<[_; 6]> = op.accesses(program.function).collect();
         let reads = accesses
             .iter()
             .filter(|(v, role)| role.reads() && is_single(*v));

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Pending wishes examined per placement; more would not pay.
-const CLAIMS_EXAMINED: usize = 16;
+const CLAIMS_EXAMINED: usize = 4;
 /// A copy of frequency 1 contests a start this much.
 const CLAIM_WEIGHT: f32 = 8.0;
 
@@ -105,6 +105,8 @@ pub type Colours = SecondaryMap<Value, Option<PReg>>;
 pub struct Assign<'a, const W: usize> {
     scene: Scene<'a>,
     file: File,
+    /// Units looked at so far: all of the file, or as many as `W` words hold.
+    window: usize,
     occupancy: Occupancy<W>,
     secondary: Histogram<W>,
     /// Starts that a placed value's copies ask for, with who asks and how much.
@@ -121,18 +123,33 @@ pub struct Assign<'a, const W: usize> {
 impl<'a, const W: usize> Assign<'a, W> {
     /// Nothing placed in `file` yet.
     pub fn new(scene: Scene<'a>, file: File) -> Assign<'a, W> {
-        let per_register = scene.target.file(file).units_per_reg;
-        let units = SlotMode::of_units(per_register).slots(scene.target.budget(file));
+        let window = units(&scene, file).min(64 * W);
         Assign {
             scene,
             file,
+            window,
             occupancy: Occupancy::new(scene.ranges.positions()),
             secondary: secondary(&scene, file),
-            claims: vec![SmallVec::new(); units],
+            claims: vec![SmallVec::new(); window],
             claimed: Mask::EMPTY,
             reserved: reserved(&scene, file),
             failed: Vec::new(),
             used: 0,
+        }
+    }
+
+    /// The same placements, with a window of `V` words.
+    pub fn widened<const V: usize>(self) -> Assign<'a, V> {
+        let wide = Assign::<V>::new(self.scene, self.file);
+        let mut claims = self.claims;
+        claims.resize(wide.window, SmallVec::new());
+        Assign {
+            occupancy: self.occupancy.widened(),
+            claims,
+            claimed: self.claimed.widened(),
+            failed: self.failed,
+            used: self.used,
+            ..wide
         }
     }
 
@@ -146,11 +163,28 @@ impl<'a, const W: usize> Assign<'a, W> {
         &self.failed
     }
 
-    /// Places `cluster`, or what it falls apart into.
-    pub fn place(&mut self, clusters: &mut Clusters, cluster: Cluster, colours: &mut Colours) {
-        if self.try_place(clusters, cluster, colours) {
-            return;
+    /// Places the clusters of `order` one after the other, or what they fall apart into.
+    /// Stops at one that finds nothing in a window narrower than the file, and says how many
+    /// are done.
+    pub fn place_all(
+        &mut self,
+        clusters: &mut Clusters,
+        order: &[Cluster],
+        colours: &mut Colours,
+    ) -> usize {
+        let is_narrow = self.window < units(&self.scene, self.file);
+        for (done, &cluster) in order.iter().enumerate() {
+            if !self.try_place(clusters, cluster, colours) {
+                if is_narrow {
+                    return done;
+                }
+                self.place_parts(clusters, cluster, colours);
+            }
         }
+        order.len()
+    }
+
+    fn place_parts(&mut self, clusters: &mut Clusters, cluster: Cluster, colours: &mut Colours) {
         if clusters.info(cluster).parts() == 1 {
             self.failed.push(cluster);
             return;
@@ -194,7 +228,6 @@ impl<'a, const W: usize> Assign<'a, W> {
             ranges,
             ..
         } = self.scene;
-        let units = target.file(self.file).units;
         let width = info.width as usize;
         let mut blocked = Mask::EMPTY;
         for member in info.members.iter().filter(|m| !m.silent) {
@@ -208,7 +241,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         constraint::each::<W>(program, target, ranges, info, |record| {
             blocked.add(&record.blocked());
         });
-        Mask::first((units + 1).saturating_sub(width)).without(&blocked)
+        Mask::first((self.window + 1).saturating_sub(width)).without(&blocked)
     }
 
     /// Those of `free` that leave fixed places alone, if there are any.
@@ -255,20 +288,32 @@ impl<'a, const W: usize> Assign<'a, W> {
         free: &Mask<W>,
         colours: &Colours,
     ) -> Option<usize> {
-        let info = clusters.info(cluster);
+        let width = clusters.info(cluster).width as usize;
+        let contested = self.claimed.blocked_starts(width).and(free);
+        let calm = free.without(&contested).lowest();
+        let mut left = CLAIMS_EXAMINED;
+        let is_free_of_cost = self.secondary.is_clear() && self.scene.read_with.is_none();
+        if let (Some(calm), true) = (calm, is_free_of_cost) {
+            // No counter is below zero: the first start that costs nobody anything wins.
+            let below = contested.and(&Mask::first(calm));
+            let harmless = below.iter().find(|&start| {
+                let units = start..start + width;
+                self.loss(clusters, cluster, units, colours, &mut left) == 0
+            });
+            return harmless.or(Some(calm));
+        }
         let mut primary = Histogram::default();
-        let contested = self.claimed.blocked_starts(info.width as usize).and(free);
-        let calm = free.without(&contested).lowest().unwrap_or(64 * W);
-        // Contested starts above one that nobody claims need not be looked at.
-        if let Some(lowest) = contested.lowest().filter(|&lowest| lowest < calm) {
-            let units = lowest..(calm + info.width as usize).min(64 * W);
-            self.count_claims(clusters, cluster, units, &mut primary, colours);
+        let claimed = self.claimed;
+        for unit in claimed.iter() {
+            let loss = self.loss(clusters, cluster, unit..unit + 1, colours, &mut left);
+            let unit = Mask::of(std::iter::once(unit));
+            primary.add(&unit.blocked_starts(width), loss);
         }
         let threshold = self.scene.knobs.discard_threshold;
         match self.scene.read_with {
             None => choose(free, &primary, &self.secondary, threshold),
             Some(read_with) => {
-                let secondary = self.with_banks(info, read_with, colours);
+                let secondary = self.with_banks(clusters.info(cluster), read_with, colours);
                 choose(free, &primary, &secondary, threshold)
             }
         }
@@ -303,39 +348,34 @@ impl<'a, const W: usize> Assign<'a, W> {
         costs
     }
 
-    /// Counts what pending copies would lose by `units` being taken. Claims of values that
-    /// have been placed are dropped on the way.
-    fn count_claims(
+    /// What pending copies would lose by `units` being taken, as far as `left` claims tell.
+    /// Claims of values that have been placed are dropped on the way.
+    fn loss(
         &mut self,
         clusters: &Clusters,
         cluster: Cluster,
         units: Range<usize>,
-        primary: &mut Histogram<W>,
         colours: &Colours,
-    ) {
+        left: &mut usize,
+    ) -> u32 {
         let info = clusters.info(cluster);
         let ranges = self.scene.ranges;
-        let mut left = CLAIMS_EXAMINED;
-        let window = Mask::first(units.end).without(&Mask::first(units.start));
-        for unit in self.claimed.and(&window).iter() {
+        let mut loss = 0;
+        for unit in units {
             let claims = &mut self.claims[unit];
             claims.retain(|(value, _)| colours[*value].is_none());
             if claims.is_empty() {
                 self.claimed.remove(unit);
             }
-            for &(value, weight) in claims.iter() {
-                if left == 0 {
-                    return;
-                }
-                left -= 1;
+            for &(value, weight) in claims.iter().take(*left) {
+                *left -= 1;
                 let meets = |m: &Member| overlap(ranges.of(m.value), ranges.of(value));
                 if clusters.of(value) != Some(cluster) && info.members.iter().any(meets) {
-                    let mut one = Mask::EMPTY;
-                    one.insert(unit);
-                    primary.add(&one.blocked_starts(info.width as usize), weight);
+                    loss += weight;
                 }
             }
         }
+        loss
     }
 
     fn take(&mut self, info: &ClusterInfo, start: usize, colours: &mut Colours) {
@@ -392,6 +432,12 @@ fn reserved<const W: usize>(scene: &Scene, file: File) -> Mask<W> {
             first..first + scene.ranges.size(value).width as usize
         })
     }))
+}
+
+/// How many units of `file` may be handed out.
+fn units(scene: &Scene, file: File) -> usize {
+    let per_register = scene.target.file(file).units_per_reg;
+    SlotMode::of_units(per_register).slots(scene.target.budget(file))
 }
 
 /// What each unit costs in itself: registers the caller wants back must be saved.

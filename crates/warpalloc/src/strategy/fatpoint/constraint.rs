@@ -117,11 +117,7 @@ impl<const W: usize> Constraint<W> {
                 units,
             } => units.blocked_starts(*width).down(*offset),
             Constraint::Paired { align } => all.without(&Mask::multiples_of(*align)),
-            Constraint::ExcludeAllBut { start } => {
-                let mut only = Mask::EMPTY;
-                only.insert(*start);
-                all.without(&only)
-            }
+            Constraint::ExcludeAllBut { start } => all.without(&Mask::of(std::iter::once(*start))),
         }
     }
 }

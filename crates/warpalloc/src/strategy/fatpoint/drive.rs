@@ -40,35 +40,96 @@ pub fn drive(
     trial: Trial,
     colours: &mut Colours,
 ) -> Outcome {
-    match scene.target.file(file).units {
-        0..=64 => run::<1>(scene, clusters, file, costs, trial, colours),
-        65..=256 => run::<4>(scene, clusters, file, costs, trial, colours),
-        _ => run::<8>(scene, clusters, file, costs, trial, colours),
+    let order = placement_order(&scene, clusters, file, costs, trial);
+    if order.is_empty() {
+        return Outcome::default();
+    }
+    Drive {
+        clusters,
+        order: &order,
+        colours,
+    }
+    .run(scene, file)
+}
+
+/// Clusters still to be placed.
+struct Drive<'a> {
+    clusters: &'a mut Clusters,
+    order: &'a [Cluster],
+    colours: &'a mut Colours,
+}
+
+impl Drive<'_> {
+    /// Most functions need a fraction of the file, and first-fit finds it at the low end.
+    /// So placement starts with as many words as the peak pressure suggests, and is
+    /// given more only when something finds no place in them.
+    fn run(mut self, scene: Scene, file: File) -> Outcome {
+        let peak = scene.ranges.peak(file);
+        match (peak + peak / 8 + 4).min(scene.target.file(file).units) {
+            0..=64 => self.narrow(Assign::new(scene, file)),
+            65..=128 => self.half(Assign::new(scene, file)),
+            129..=256 => self.full(Assign::new(scene, file)),
+            _ => self.packed(Assign::new(scene, file)),
+        }
+    }
+
+    fn narrow(&mut self, mut assign: Assign<1>) -> Outcome {
+        match self.place(&mut assign) {
+            true => outcome(&assign),
+            false => self.half(assign.widened()),
+        }
+    }
+
+    fn half(&mut self, mut assign: Assign<2>) -> Outcome {
+        match self.place(&mut assign) {
+            true => outcome(&assign),
+            false => self.full(assign.widened()),
+        }
+    }
+
+    fn full(&mut self, mut assign: Assign<4>) -> Outcome {
+        match self.place(&mut assign) {
+            true => outcome(&assign),
+            false => self.packed(assign.widened()),
+        }
+    }
+
+    /// Eight words reach beyond any file, so that nothing is left to be widened.
+    fn packed(&mut self, mut assign: Assign<8>) -> Outcome {
+        assign.place_all(self.clusters, self.order, self.colours);
+        outcome(&assign)
+    }
+
+    /// Places what it can; whether that was everything.
+    fn place<const W: usize>(&mut self, assign: &mut Assign<W>) -> bool {
+        let done = assign.place_all(self.clusters, self.order, self.colours);
+        self.order = &self.order[done..];
+        self.order.is_empty()
     }
 }
 
-fn run<const W: usize>(
-    scene: Scene,
-    clusters: &mut Clusters,
+fn outcome<const W: usize>(assign: &Assign<W>) -> Outcome {
+    Outcome {
+        failed: assign.failed().to_vec(),
+        used: assign.used(),
+    }
+}
+
+/// What is pre-coloured, then the six lists from the top of their stack.
+fn placement_order(
+    scene: &Scene,
+    clusters: &Clusters,
     file: File,
     costs: Option<&Costs>,
     trial: Trial,
-    colours: &mut Colours,
-) -> Outcome {
-    let (first, mut rest): (Vec<Traits>, Vec<Traits>) = traits(&scene, clusters, file, costs)
+) -> Vec<Cluster> {
+    let (first, mut rest): (Vec<Traits>, Vec<Traits>) = traits(scene, clusters, file, costs)
         .into_iter()
-        .partition(|t| is_precoloured(&scene, clusters.info(t.cluster), trial));
-    if first.is_empty() && rest.is_empty() {
-        return Outcome::default();
-    }
+        .partition(|t| is_precoloured(scene, clusters.info(t.cluster), trial));
     if trial == Trial::ProgramOrder {
         for traits in &mut rest {
             (traits.constrained, traits.registers) = (false, 1);
         }
-    }
-    let mut assign = Assign::<W>::new(scene, file);
-    for cluster in precolouring_order(clusters, first) {
-        assign.place(clusters, cluster, colours);
     }
     let rules = Rules {
         retry: costs.is_some(),
@@ -78,13 +139,9 @@ fn run<const W: usize>(
         },
         paired: scene.knobs.paired,
     };
-    for cluster in order::stack(&rest, &rules).into_iter().rev() {
-        assign.place(clusters, cluster, colours);
-    }
-    Outcome {
-        failed: assign.failed().to_vec(),
-        used: assign.used(),
-    }
+    let mut order = precolouring_order(clusters, first);
+    order.extend(order::stack(&rest, &rules).into_iter().rev());
+    order
 }
 
 /// Whether a cluster is placed before the lists are even made: it has one place only, or

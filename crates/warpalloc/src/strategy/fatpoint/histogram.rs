@@ -53,6 +53,11 @@ impl<const W: usize> Histogram<W> {
         }
     }
 
+    /// Whether all counters are zero.
+    pub fn is_clear(&self) -> bool {
+        self.clear
+    }
+
     /// The counter of one unit.
     pub fn count(&self, unit: usize) -> u32 {
         let bits = self.planes.iter().enumerate();

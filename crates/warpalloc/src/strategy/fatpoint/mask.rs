@@ -46,6 +46,11 @@ impl<const W: usize> Mask<W> {
         mask
     }
 
+    /// The same units in a set of another reach, less those beyond it.
+    pub fn widened<const V: usize>(&self) -> Mask<V> {
+        Mask(std::array::from_fn(|i| self.0.get(i).copied().unwrap_or(0)))
+    }
+
     /// Adds one unit.
     pub fn insert(&mut self, unit: usize) {
         self.0[unit / 64] |= 1 << (unit % 64);

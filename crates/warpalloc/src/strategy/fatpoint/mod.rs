@@ -49,6 +49,7 @@ pub mod setup;
 mod tests;
 
 use crate::allocation::Allocation;
+use crate::analysis::Liveness;
 use crate::error::Error;
 use crate::function::Function;
 use crate::options::Options;
@@ -57,19 +58,21 @@ use crate::stats::Stats;
 use crate::target::Target;
 use retry::{Attempt, Retry};
 
-/// Allocates `function` by fat points. Where values went to memory it is allocated once
-/// more with long values split at loops, and that is kept if it saves enough.
+/// Allocates `function`, whose liveness is known, by fat points. Where values went to
+/// memory it is allocated once more with long values split at loops, and that is kept if it
+/// saves enough.
 pub fn allocate(
     function: &Function,
+    liveness: &Liveness,
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
-    let whole = attempts(function, target, options, false)?;
+    let whole = attempts(function, liveness, target, options, false)?;
     let knobs = &options.knobs;
     if whole.stats.spilled == 0 || !options.split || knobs.split_rounds == 0 {
         return Ok(whole);
     }
-    let Ok(split) = attempts(function, target, options, true) else {
+    let Ok(split) = attempts(function, liveness, target, options, true) else {
         return Ok(whole);
     };
     let cycles = |a: &Allocation| (a.stats.fell_back, added_cycles(function, a));
@@ -84,11 +87,12 @@ pub fn allocate(
 /// Attempts until one succeeds, and the naive allocator where none does.
 fn attempts(
     function: &Function,
+    liveness: &Liveness,
     target: &Target,
     options: &Options,
     splits: bool,
 ) -> Result<Allocation, Error> {
-    let mut retry = Retry::new(function, target, options, splits)?;
+    let mut retry = Retry::new(function, liveness, target, options, splits)?;
     for _ in 0..=options.knobs.spill_instruction_count {
         match retry.attempt() {
             Attempt::Done(colours) => return retry.finish(&colours),

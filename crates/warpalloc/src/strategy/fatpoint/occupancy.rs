@@ -4,19 +4,23 @@
 //! value's conflicts with all units at once are the union of the rows it covers: one look
 //! answers for 255 registers, which is what makes the point *fat*.
 //!
-//! Long stretches do not walk their rows. Rows form a tree in which each node stands for
-//! `FAN` nodes below it and has two rows of its own: `any`, units held somewhere below,
-//! and `whole`, units held throughout by a stretch that covers the node. A stretch is cut
-//! into the largest nodes it covers, at most `2 × FAN` per level. Marking sets `whole`
-//! there and `any` above; asking gathers `any` there and `whole` above. Both take time
-//! logarithmic in the length of the program whatever is asked.
+//! Long stretches do not walk their rows. Eight rows have a row above them, and eight of
+//! those another, each twice over: `any`, units held somewhere below, and `whole`, units
+//! held throughout by a stretch that covers it all. A stretch is cut into the largest nodes
+//! it covers. Marking sets `whole` there and `any` above; asking gathers `any` there and
+//! `whole` above.
+//!
+//! Three levels are enough: as many values as there are units live at one time, so all of
+//! them together cover at most `positions / 64 × units` nodes of the third.
 
 use super::mask::Mask;
 use super::ranges::Stretch;
+use std::ops::Range;
 
+const LEVELS: usize = 3;
 const SHIFT: u32 = 3;
 /// Nodes below one node.
-const FAN: u32 = 1 << SHIFT;
+const FAN: usize = 1 << SHIFT;
 
 /// One level of the tree.
 struct Level<const W: usize> {
@@ -30,54 +34,46 @@ struct Level<const W: usize> {
 
 /// Units held at every position of a program.
 pub struct Occupancy<const W: usize> {
-    levels: Vec<Level<W>>,
+    levels: [Level<W>; LEVELS],
 }
 
 impl<const W: usize> Occupancy<W> {
     /// All units free at `positions` positions.
     pub fn new(positions: u32) -> Occupancy<W> {
-        let mut levels = Vec::new();
-        let mut nodes = positions.max(1);
-        loop {
-            let whole = if levels.is_empty() { 0 } else { nodes as usize };
-            levels.push(Level {
-                any: vec![Mask::EMPTY; nodes as usize],
-                whole: vec![Mask::EMPTY; whole],
+        let levels = std::array::from_fn(|depth| {
+            let nodes = (positions as usize).div_ceil(1 << (SHIFT * depth as u32));
+            Level {
+                any: vec![Mask::EMPTY; nodes],
+                whole: vec![Mask::EMPTY; if depth == 0 { 0 } else { nodes }],
                 has_whole: false,
-            });
-            if nodes <= FAN {
-                return Occupancy { levels };
             }
-            nodes = nodes.div_ceil(FAN);
-        }
+        });
+        Occupancy { levels }
+    }
+
+    /// The same holders, with room for more units.
+    pub fn widened<const V: usize>(self) -> Occupancy<V> {
+        let widen = |rows: Vec<Mask<W>>| rows.iter().map(Mask::widened).collect();
+        let levels = self.levels.map(|level| Level {
+            any: widen(level.any),
+            whole: widen(level.whole),
+            has_whole: level.has_whole,
+        });
+        Occupancy { levels }
     }
 
     /// Adds to `held` the units that something holds somewhere in `stretch`.
     pub fn gather(&self, stretch: Stretch, held: &mut Mask<W>) {
-        let (mut start, mut end) = (stretch.start, stretch.end);
-        let (first, last) = (start, end - 1);
-        let mut open = true;
         for (depth, level) in self.levels.iter().enumerate() {
-            let shift = SHIFT * depth as u32;
             if level.has_whole {
-                let (low, high) = ((first >> shift) as usize, (last >> shift) as usize);
+                let (low, high) = ends(stretch, depth);
                 held.add(&level.whole[low]);
-                if high != low {
-                    held.add(&level.whole[high]);
-                }
+                held.add(&level.whole[high]);
             }
-            if open {
-                let (inner_start, inner_end) = (start.div_ceil(FAN), end / FAN);
-                let is_top = depth + 1 == self.levels.len();
-                if is_top || inner_start >= inner_end {
-                    union(&level.any, start, end, held);
-                    open = false;
-                } else {
-                    union(&level.any, start, inner_start * FAN, held);
-                    union(&level.any, inner_end * FAN, end, held);
-                    (start, end) = (inner_start, inner_end);
-                }
-            }
+        }
+        for (level, [head, tail]) in self.levels.iter().zip(nodes(stretch)) {
+            union(&level.any[head], held);
+            union(&level.any[tail], held);
         }
     }
 
@@ -94,36 +90,50 @@ impl<const W: usize> Occupancy<W> {
     }
 
     fn mark_word(&mut self, stretch: Stretch, word: usize, bits: u64) {
-        let (mut start, mut end) = (stretch.start, stretch.end);
-        let (first, last) = (start, end - 1);
-        let top = self.levels.len() - 1;
-        let mut open = true;
-        for (depth, level) in self.levels.iter_mut().enumerate() {
-            let shift = SHIFT * depth as u32;
-            level.any[(first >> shift) as usize].0[word] |= bits;
-            level.any[(last >> shift) as usize].0[word] |= bits;
-            if open {
-                let (inner_start, inner_end) = (start.div_ceil(FAN), end / FAN);
-                if depth == top || inner_start >= inner_end {
-                    level.hold(start, end, word, bits);
-                    open = false;
-                } else {
-                    level.hold(start, inner_start * FAN, word, bits);
-                    level.hold(inner_end * FAN, end, word, bits);
-                    (start, end) = (inner_start, inner_end);
-                }
-            }
+        let parts = nodes(stretch);
+        for (depth, (level, [head, tail])) in self.levels.iter_mut().zip(parts).enumerate() {
+            let (low, high) = ends(stretch, depth);
+            level.any[low].0[word] |= bits;
+            level.any[high].0[word] |= bits;
+            level.hold(head, word, bits);
+            level.hold(tail, word, bits);
         }
     }
 }
 
+/// The nodes `depth` levels up that `stretch` begins and ends in.
+#[inline(always)]
+fn ends(stretch: Stretch, depth: usize) -> (usize, usize) {
+    let shift = SHIFT * depth as u32;
+    let (first, last) = (stretch.start >> shift, (stretch.end - 1) >> shift);
+    (first as usize, last as usize)
+}
+
+/// The largest nodes that make up `stretch`: on each level those before and those after the
+/// ones that the level above stands for.
+#[inline(always)]
+fn nodes(stretch: Stretch) -> [[Range<usize>; 2]; LEVELS] {
+    let (mut start, mut end) = (stretch.start as usize, stretch.end as usize);
+    std::array::from_fn(|depth| {
+        let (up, down) = ((start + FAN - 1) >> SHIFT << SHIFT, end >> SHIFT << SHIFT);
+        if depth + 1 == LEVELS || up >= down {
+            let all = start..end;
+            (start, end) = (0, 0);
+            return [all, 0..0];
+        }
+        let parts = [start..up, down..end];
+        (start, end) = (up >> SHIFT, down >> SHIFT);
+        parts
+    })
+}
+
 impl<const W: usize> Level<W> {
-    fn hold(&mut self, start: u32, end: u32, word: usize, bits: u64) {
-        let range = start as usize..end as usize;
+    #[inline(always)]
+    fn hold(&mut self, range: Range<usize>, word: usize, bits: u64) {
         for node in &mut self.any[range.clone()] {
             node.0[word] |= bits;
         }
-        if !self.whole.is_empty() && start < end {
+        if !self.whole.is_empty() && !range.is_empty() {
             self.has_whole = true;
             for node in &mut self.whole[range] {
                 node.0[word] |= bits;
@@ -132,9 +142,9 @@ impl<const W: usize> Level<W> {
     }
 }
 
-#[inline]
-fn union<const W: usize>(rows: &[Mask<W>], start: u32, end: u32, into: &mut Mask<W>) {
-    for row in &rows[start as usize..end as usize] {
+#[inline(always)]
+fn union<const W: usize>(rows: &[Mask<W>], into: &mut Mask<W>) {
+    for row in rows {
         into.add(row);
     }
 }

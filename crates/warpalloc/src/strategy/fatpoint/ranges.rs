@@ -281,7 +281,7 @@ impl Sweep {
             }
             other => {
                 let accesses = other.accesses(program.function);
-                self.accesses(|| accesses.iter().copied(), early);
+                self.accesses(|| accesses.clone(), early);
             }
         }
     }

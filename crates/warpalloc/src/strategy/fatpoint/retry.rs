@@ -22,6 +22,7 @@ use super::ranges::Ranges;
 use super::remat::RematLists;
 use super::setup::{self, SpillSetup};
 use crate::allocation::{Allocation, Space};
+use crate::analysis::Liveness;
 use crate::error::Error;
 use crate::function::{Function, Kind};
 use crate::options::Options;
@@ -75,6 +76,7 @@ impl<'a> Retry<'a> {
     /// Nothing attempted yet. Long values are split before anything is spilled if `splits`.
     pub fn new(
         function: &'a Function,
+        liveness: &Liveness,
         target: &'a Target,
         options: &'a Options,
         splits: bool,
@@ -85,7 +87,7 @@ impl<'a> Retry<'a> {
         stats.values = program.values.len() as u32;
         stats.add_time("build", begun.elapsed());
         let begun = Instant::now();
-        let facts = Facts::of(&program);
+        let facts = Facts::of_fresh(&program, liveness);
         stats.add_time("analyse", begun.elapsed());
         Ok(Retry {
             program,

@@ -1,15 +1,21 @@
 //! Rows of the specification that need more than one file.
 
 use super::knobs::Knobs;
-use super::{affinity, allocate, cluster, coalesce, ranges};
+use super::{affinity, cluster, coalesce, ranges};
 use crate::allocation::{Allocation, Space};
+use crate::analysis::Liveness;
 use crate::check::check;
+use crate::error::Error;
 use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
 use crate::generate::{self, Rng, Shape};
 use crate::options::Options;
 use crate::program::{Facts, Program};
 use crate::target::{Class, File, PReg, Target};
 use cranelift_entity::EntityRef;
+
+fn allocate(f: &Function, target: &Target, options: &Options) -> Result<Allocation, Error> {
+    super::allocate(f, &Liveness::compute(f), target, options)
+}
 
 fn hardware(registers: usize) -> Target {
     Target::hardware(90)

@@ -13,18 +13,18 @@ use crate::target::{Class, File, PReg};
 
 /// An instruction being put together.
 #[derive(Default)]
-struct Draft {
+pub(super) struct Draft {
     opcode: &'static str,
     operands: Vec<Operand>,
     groups: Vec<OperandGroup>,
-    effect: Effect,
-    kind: Kind,
+    pub(super) effect: Effect,
+    pub(super) kind: Kind,
     remat: Option<u8>,
     clobbers: Clobbers,
 }
 
 impl Draft {
-    fn new(opcode: &'static str) -> Draft {
+    pub(super) fn new(opcode: &'static str) -> Draft {
         Draft {
             opcode,
             ..Draft::default()
@@ -35,16 +35,16 @@ impl Draft {
         self.operands.iter().any(|o| o.vreg == vreg)
     }
 
-    fn operand(mut self, operand: Operand) -> Draft {
+    pub(super) fn operand(mut self, operand: Operand) -> Draft {
         self.operands.push(operand);
         self
     }
 
-    fn reads(self, vreg: VReg) -> Draft {
+    pub(super) fn reads(self, vreg: VReg) -> Draft {
         self.operand(Operand::reads(vreg))
     }
 
-    fn writes(self, vreg: VReg) -> Draft {
+    pub(super) fn writes(self, vreg: VReg) -> Draft {
         self.operand(Operand::writes(vreg))
     }
 }
@@ -75,6 +75,7 @@ impl Generator<'_> {
                 ..Draft::new("barrier")
             }),
             74 if s.guards => self.undefined(),
+            75..79 if s.pinned => self.flight(),
             _ => self.arithmetic(),
         }
         while self.window.due_count() > 4 {
@@ -151,7 +152,8 @@ impl Generator<'_> {
     /// Whether the operands fit the target beside `extra` more registers of the general
     /// file, which any operand elsewhere needs one of on its way to memory.
     fn fits(&self, draft: &Draft, extra: usize) -> bool {
-        let mut taken = [extra, 0, 0, 0];
+        // A pinned register anywhere spoils at most a block of eight for wide operands.
+        let mut taken = [extra + 8 * self.pins, 0, 0, 0];
         for operand in &draft.operands {
             let class = self.class_of(operand.vreg);
             taken[self.target.class(class).file.index()] += self.registers(class);
@@ -214,7 +216,15 @@ impl Generator<'_> {
         self.builder.vreg(class)
     }
 
-    fn emit(&mut self, draft: Draft) {
+    pub(super) fn emit(&mut self, draft: Draft) {
+        let written = self.emit_apart(draft);
+        for vreg in written {
+            self.result(vreg);
+        }
+    }
+
+    /// Appends an instruction whose results nobody else may touch; returns them.
+    pub(super) fn emit_apart(&mut self, draft: Draft) -> Vec<VReg> {
         let imm = self.next_imm;
         self.next_imm += 1;
         let mut inst = self.builder.inst(self.block, draft.opcode);
@@ -230,9 +240,7 @@ impl Generator<'_> {
             inst = inst.group(group.first, group.len, group.align);
         }
         let written = draft.operands.iter().filter(|o| o.role.writes());
-        for vreg in written.map(|o| o.vreg) {
-            self.result(vreg);
-        }
+        written.map(|o| o.vreg).collect()
     }
 
     fn arithmetic(&mut self) {
@@ -291,12 +299,19 @@ impl Generator<'_> {
         }
     }
 
-    fn register_list(&mut self, count: usize) -> RegList {
-        let candidates: Vec<PReg> = self.target.registers(Class::R32).collect();
+    pub(super) fn register_list(&mut self, count: usize) -> RegList {
+        let candidates = self.common_registers();
         let picks: Vec<PReg> = (0..count)
             .filter_map(|_| self.rng.pick(&candidates).copied())
             .collect();
         self.builder.reg_list(picks)
+    }
+
+    /// Registers that are not set aside for pinned values.
+    fn common_registers(&self) -> Vec<PReg> {
+        let mut all: Vec<PReg> = self.target.registers(Class::R32).collect();
+        all.truncate(all.len() - self.pins);
+        all
     }
 
     fn address(&mut self) -> VReg {
@@ -542,7 +557,7 @@ impl Generator<'_> {
 
     /// An instruction with an input, a result or both in fixed registers.
     fn fixed(&mut self) {
-        let regs: Vec<PReg> = self.target.registers(Class::R32).collect();
+        let regs = self.common_registers();
         let mut draft = Draft::new("fix");
         let to = self.destination(Class::R32, &draft);
         let mut result = Operand::writes(to);

@@ -27,6 +27,7 @@
 //! ```
 
 mod code;
+mod flight;
 mod flow;
 mod rng;
 #[cfg(test)]
@@ -36,7 +37,7 @@ mod window;
 pub use rng::Rng;
 
 use crate::function::{Block, Builder, Convention, Function};
-use crate::target::Target;
+use crate::target::{File, Target};
 use window::Window;
 
 /// What a random function should look like.
@@ -78,6 +79,9 @@ pub struct Shape {
     pub early_defs: bool,
     /// Operands kept out of some registers.
     pub except: bool,
+    /// Pinned values, some of them in a fixed register or kept out of some, where the
+    /// target has room for them.
+    pub pinned: bool,
     /// Half of the blocks say how often they run.
     pub frequencies: bool,
     /// A function that is called, rather than a kernel.
@@ -106,6 +110,7 @@ impl Shape {
             params: false,
             early_defs: false,
             except: false,
+            pinned: false,
             frequencies: false,
             device: false,
         }
@@ -179,6 +184,7 @@ impl Shape {
             params: true,
             early_defs: true,
             except: true,
+            pinned: true,
             frequencies: true,
             device: true,
         }
@@ -203,6 +209,7 @@ impl Shape {
             params: flip(),
             early_defs: flip(),
             except: flip(),
+            pinned: flip(),
             frequencies: flip(),
             device: flip(),
             insts,
@@ -227,12 +234,25 @@ pub fn function(shape: &Shape, target: &Target, rng: &mut Rng) -> Function {
         builder,
         block: entry,
         window: Window::default(),
+        pins: pins(shape, target),
+        pins_left: pins(shape, target),
         next_imm: 0,
         blocks: 1,
         per_block: 1,
     };
     generator.body();
     generator.builder.finish()
+}
+
+/// Pinned values a function may have. A register is set aside for each from the first
+/// instruction to the last, beyond what calls overwrite.
+fn pins(shape: &Shape, target: &Target) -> usize {
+    let room = match shape.calls {
+        true => 40,
+        false => 32,
+    };
+    let has_room = target.budget(File::R) >= room;
+    if shape.pinned && has_room { 2 } else { 0 }
 }
 
 /// A function in the making.
@@ -244,6 +264,10 @@ struct Generator<'a> {
     /// Where code is being appended.
     block: Block,
     window: Window,
+    /// Pinned values that the function may have.
+    pins: usize,
+    /// Those it does not have yet.
+    pins_left: usize,
     /// Instructions so far; each gets its number as its immediate.
     next_imm: u64,
     /// Blocks so far.

@@ -155,6 +155,10 @@ fn everything_has_everything() {
             .any(|i| matches!(f.inst(i).clobbers, Clobbers::List(_)))
     );
     assert!(f.blocks().any(|b| f.block(b).params.len() > 1));
+    assert!(f.vregs().any(|v| f.vreg(v).pinned));
+    assert!(any_operand(
+        &|o| f.vreg(o.vreg).pinned && o.constraint != Constraint::Any
+    ));
     for (class, info) in target.classes() {
         let used = f.vregs().any(|v| f.vreg(v).class == class);
         assert!(used, "no {}", info.name);

@@ -1,6 +1,7 @@
 //! Values that have a use to come.
 
 use super::Rng;
+use super::flight::Flight;
 use crate::function::VReg;
 use crate::target::Class;
 
@@ -21,6 +22,8 @@ pub(super) struct Window {
     size: usize,
     /// Values that left the window and still want their last use.
     due: Vec<Entry>,
+    /// Pinned values, which only instructions made for them touch.
+    pub(super) in_flight: Vec<Flight>,
 }
 
 /// How far back "recent" reaches.

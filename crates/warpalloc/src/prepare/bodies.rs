@@ -72,7 +72,12 @@ impl Body {
 }
 
 /// Whether `reg` satisfies the operand's own constraint.
-fn satisfies(function: &Function, target: &Target, operand: &Operand, reg: PReg) -> bool {
+pub(crate) fn satisfies(
+    function: &Function,
+    target: &Target,
+    operand: &Operand,
+    reg: PReg,
+) -> bool {
     match operand.constraint {
         Constraint::Any | Constraint::Tied(_) => true,
         Constraint::Fixed(fixed) => reg == fixed,

@@ -1,8 +1,10 @@
 //! From a function to a program.
 
 use super::{Link, Op, Origin, Program, ProgramBlock, Value, ValueInfo};
-use crate::error::Error;
-use crate::function::{Block, Constraint, Convention, Function, Inst, Kind, Operand, Role};
+use crate::error::{Error, Place};
+use crate::function::{
+    Block, Constraint, Convention, Function, Inst, Kind, Operand, OperandGroup, Role,
+};
 use crate::prepare::bodies::{Body, bodies};
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap};
@@ -87,7 +89,9 @@ impl Build<'_> {
         if self.is_constrained(inst) {
             for body in bodies(function, self.target, inst)? {
                 let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
-                if !free || self.is_return_of_device(inst) {
+                if let Some(pinned) = self.pinned_alone(inst, &body) {
+                    self.restrict(inst, pinned, body.members[0].operand)?;
+                } else if !free || self.is_return_of_device(inst) {
                     self.isolate(inst, &body, &mut values, &mut around);
                 }
             }
@@ -98,6 +102,46 @@ impl Build<'_> {
         ops.push(Op::Inst { inst, values });
         if !around.after.is_empty() {
             ops.push(Op::Copies(around.after));
+        }
+        Ok(())
+    }
+
+    /// The pinned value that `body` consists of. It cannot be copied to where an operand
+    /// wants it, so it has to be there all along.
+    fn pinned_alone(&self, inst: Inst, body: &Body) -> Option<Value> {
+        let function = self.program.function;
+        let [only] = body.members[..] else {
+            return None;
+        };
+        let vreg = function.operands(inst)[only.operand].vreg;
+        let in_group = |g: &OperandGroup| g.range().contains(&only.operand);
+        let alone = !function.groups(inst).iter().any(in_group);
+        (function.vreg(vreg).pinned && alone).then(|| Value::new(vreg.index()))
+    }
+
+    /// Holds `value` to what the operand of `inst` asks for, wherever it lives.
+    fn restrict(&mut self, inst: Inst, value: Value, operand: usize) -> Result<(), Error> {
+        self.forbid(inst, operand, value);
+        let asked = self.program.function.operands(inst)[operand];
+        let Constraint::Fixed(reg) = asked.constraint else {
+            return Ok(());
+        };
+        let mut links = self.program.links.iter();
+        match links.find(|link| link.members.iter().any(|m| m.0 == value)) {
+            Some(link) if link.fixed == Some(reg) => {}
+            Some(_) => {
+                return Err(Error::Impossible {
+                    place: Place::Inst(self.program.function.block_of(inst), inst),
+                    value: Some(asked.vreg),
+                    message: format!("{} is pinned and wanted in two registers", asked.vreg),
+                    help: "copy it into an ordinary virtual register first".into(),
+                });
+            }
+            None => self.program.links.push(Link {
+                members: SmallVec::from_slice(&[(value, 0)]),
+                align: 1,
+                fixed: Some(reg),
+            }),
         }
         Ok(())
     }

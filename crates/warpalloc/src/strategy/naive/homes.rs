@@ -10,6 +10,7 @@ use crate::analysis::Liveness;
 use crate::error::{Error, Place};
 use crate::function::{Clobbers, Constraint, Function, VReg};
 use crate::options::Options;
+use crate::prepare::bodies::satisfies;
 use crate::spill::frame::FrameLayout;
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -97,7 +98,8 @@ impl Homes {
             let class = function.vreg(value).class;
             let width = target.width(class);
             let free = |reg: &PReg| {
-                !self.pinned_units.overlaps(target, *reg, width)
+                suits(function, target, value, *reg)
+                    && !self.pinned_units.overlaps(target, *reg, width)
                     && !contested.overlaps(target, *reg, width)
             };
             let Some(reg) = target.registers(class).find(free) else {
@@ -139,7 +141,14 @@ impl Homes {
     }
 }
 
-/// Units that fixed operands and clobbers lay claim to anywhere.
+/// Whether every operand that mentions `value` may be in `reg`.
+fn suits(function: &Function, target: &Target, value: VReg, reg: PReg) -> bool {
+    let operands = function.insts().flat_map(|inst| function.operands(inst));
+    let mut of_value = operands.filter(|o| o.vreg == value);
+    of_value.all(|o| satisfies(function, target, o, reg))
+}
+
+/// Units that clobbers and fixed operands lay claim to anywhere, pinned values aside.
 fn contested_units(function: &Function, target: &Target) -> RegSet {
     let mut contested = RegSet::new(target);
     for inst in function.insts() {
@@ -147,7 +156,9 @@ fn contested_units(function: &Function, target: &Target) -> RegSet {
             contested.union_with(&function.clobbers(target, inst));
         }
         for operand in function.operands(inst) {
-            if let Constraint::Fixed(reg) = operand.constraint {
+            if let Constraint::Fixed(reg) = operand.constraint
+                && !function.vreg(operand.vreg).pinned
+            {
                 let width = target.width(function.vreg(operand.vreg).class);
                 for unit in target.units(reg, width) {
                     contested.insert(unit);

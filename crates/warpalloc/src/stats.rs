@@ -88,6 +88,8 @@ pub struct Stats {
     pub fell_back: bool,
     /// The interference graph, for strategies that build one.
     pub graph: GraphStats,
+    /// Edges looked at while graphs were taken apart, in all rounds: what that costs.
+    pub edge_visits: u64,
     /// Inserted code.
     pub edits: EditCounts,
     /// Bytes of frame saved because values share slots.

@@ -48,6 +48,8 @@ pub struct Body {
     pub starts: Places,
     /// It must be in one particular place.
     pub fixed: bool,
+    /// How many edges its members have together.
+    pub edges: usize,
 }
 
 /// How two bodies would become one.
@@ -148,6 +150,7 @@ impl Bodies {
                 shape.residue = (align - m.offset % align) % align;
             }
         }
+        let edges = members.iter().map(|m| interference.degree(m.value)).sum();
         let id = self.bodies.next_key();
         for m in &members {
             self.seats[m.value] = Seat {
@@ -162,6 +165,7 @@ impl Bodies {
             shape,
             starts,
             fixed: link.fixed.is_some(),
+            edges,
         });
     }
 
@@ -254,11 +258,7 @@ impl Bodies {
 
     /// Whether interfering values of `a` and `b` would overlap.
     fn collide(&self, interference: &Interference, a: BodyId, b: BodyId, distance: i32) -> bool {
-        let weight = |id: BodyId| -> usize {
-            let members = self.bodies[id].members.iter();
-            members.map(|m| interference.degree(m.value)).sum()
-        };
-        let (walked, other, distance) = if weight(a) <= weight(b) {
+        let (walked, other, distance) = if self.bodies[a].edges <= self.bodies[b].edges {
             (a, b, -distance)
         } else {
             (b, a, distance)
@@ -309,11 +309,11 @@ impl Bodies {
             (joint.b, joint.a, -joint.distance)
         };
         let moved = std::mem::take(&mut self.bodies[gone].members);
-        let fixed = self.bodies[gone].fixed;
+        let Body { fixed, edges, .. } = self.bodies[gone];
         let body = &mut self.bodies[kept];
         // `gone` starts `distance` units after `kept`; the whole starts with the lower one.
         let shift = (-distance).max(0) as u16;
-        for m in &mut body.members {
+        for m in body.members.iter_mut().filter(|_| shift > 0) {
             m.offset += shift;
             self.seats[m.value].offset = m.offset;
         }
@@ -324,6 +324,7 @@ impl Bodies {
             body.members.push(m);
         }
         body.fixed |= fixed;
+        body.edges += edges;
         body.shape = joint.shape;
         body.starts = joint.starts;
         (kept, gone)

@@ -49,6 +49,13 @@ impl Places {
         }
     }
 
+    /// Adds the `count` positions from `low` on.
+    pub fn insert_range(&mut self, low: usize, count: usize) {
+        for_words(low, (low + count).min(Places::CAPACITY), |word, mask| {
+            self.words[word] |= mask;
+        });
+    }
+
     /// Whether `at` is in the set.
     pub fn contains(&self, at: usize) -> bool {
         let word = self.words.get(at / 64);
@@ -59,9 +66,7 @@ impl Places {
     pub fn remove_range(&mut self, low: i32, high: i32) {
         let low = low.max(0) as usize;
         let high = (high.max(0) as usize).min(Places::CAPACITY);
-        for at in low..high {
-            self.words[at / 64] &= !(1 << (at % 64));
-        }
+        for_words(low, high, |word, mask| self.words[word] &= !mask);
     }
 
     /// Keeps what is in `other` too.
@@ -148,6 +153,16 @@ impl Places {
     }
 }
 
+/// The words that hold the positions `low..high`, each with a mask of those it holds.
+fn for_words(low: usize, high: usize, mut visit: impl FnMut(usize, u64)) {
+    let mut at = low;
+    while at < high {
+        let count = (64 - at % 64).min(high - at);
+        visit(at / 64, u64::MAX >> (64 - count) << (at % 64));
+        at += count;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +186,24 @@ mod tests {
         let starts: Vec<_> = unit.touching(4).iter().collect();
         assert_eq!(starts, [62, 63, 64, 65]);
         assert_eq!(unit.touching(4).len(), 4);
+    }
+
+    #[test]
+    fn ranges_cross_words() {
+        for (low, count) in [(0, 0), (0, 64), (63, 2), (60, 140), (508, 9)] {
+            let mut places = Places::none();
+            places.insert_range(low, count);
+            let end = (low + count).min(Places::CAPACITY);
+            assert_eq!(
+                places.iter().collect::<Vec<_>>(),
+                (low..end).collect::<Vec<_>>()
+            );
+            let mut all = Places::multiples(1, Places::CAPACITY);
+            all.remove_range(low as i32, (low + count) as i32);
+            assert_eq!(all.len(), Places::CAPACITY - places.len());
+            all.intersect(&places);
+            assert!(all.is_empty());
+        }
     }
 
     #[test]

@@ -2,3 +2,4 @@
 
 mod examples;
 mod random;
+mod scaling;

@@ -4,6 +4,10 @@
 //! members, seen through the bodies their neighbours are in. Merging two bodies therefore
 //! costs their size, and no adjacency list is ever rewritten.
 //!
+//! Once the merges that ask for no degree are made, most graphs see no other: the edges of
+//! the bodies are then written down while degrees are counted, and taking the graph apart
+//! reads them row by row. The first merge after that throws the rows away.
+//!
 //! A body that must be in one particular place takes that place from its neighbours'
 //! starts at once instead of adding to their degree, which is both exact and simpler: it
 //! is never removed from the graph, and merging a body into it is George's test.
@@ -32,9 +36,10 @@ pub enum Status {
 pub struct Neighbour {
     /// The neighbour.
     pub body: BodyId,
-    /// The most of its starts the body's interfering members block, counted one by one.
+    /// What the body adds to its degree: the most of its starts that the body's interfering
+    /// members block.
     pub suffers: u32,
-    /// The most of the body's starts that the neighbour's interfering members block.
+    /// What it adds to the body's degree.
     pub inflicts: u32,
 }
 
@@ -56,13 +61,27 @@ pub struct Graph<'a> {
     squeeze: Squeeze,
     /// One entry per body.
     nodes: Vec<Node>,
+    /// The edges of bodies, while they are what they were when degrees were counted.
+    rows: Option<BodyRows>,
     /// The shape of each value on its own.
     values: Vec<ShapeId>,
+    /// Scratch: neighbours of one body.
+    around: Vec<Neighbour>,
     /// Scratch: where each body stands in the list of neighbours being made.
     marks: Vec<(u32, u32)>,
     epoch: u32,
+    /// How many edges were looked at so far; what simplifying costs goes by it.
+    pub visits: u64,
     /// The coalescing factor.
     factor: f32,
+}
+
+/// For each body its neighbours and what it adds to their degrees.
+#[derive(Default)]
+struct BodyRows {
+    /// `starts[b]..starts[b + 1]` are the entries of body `b`.
+    starts: Vec<u32>,
+    entries: Vec<(BodyId, u32)>,
 }
 
 /// A neighbour of one or both of two bodies; figures are by body.
@@ -185,8 +204,11 @@ impl<'a> Graph<'a> {
             bodies,
             squeeze,
             nodes,
+            rows: None,
             values,
+            around: Vec::new(),
             epoch: 0,
+            visits: 0,
             factor: limits.factor,
         };
         graph.claim_fixed_places();
@@ -204,13 +226,19 @@ impl<'a> Graph<'a> {
     /// Counts every degree from scratch: once the merges that ask for no degree are made.
     pub fn count_degrees(&mut self) {
         let mut neighbours = Vec::new();
+        let mut rows = BodyRows::default();
         for body in self.bodies.keys() {
+            rows.starts.push(rows.entries.len() as u32);
             if self.status(body) == Status::Active {
                 self.neighbours(body, &mut neighbours);
-                let sum = neighbours.iter().map(|n| self.inflicted(body, n)).sum();
-                self.nodes[body.index()].degree = sum;
+                let degree = neighbours.iter().map(|n| n.inflicts).sum();
+                self.nodes[body.index()].degree = degree;
+                let entries = neighbours.iter().map(|n| (n.body, n.suffers));
+                rows.entries.extend(entries);
             }
         }
+        rows.starts.push(rows.entries.len() as u32);
+        self.rows = Some(rows);
     }
 
     /// What has become of `body`.
@@ -249,6 +277,7 @@ impl<'a> Graph<'a> {
         self.epoch += 1;
         let shape = self.nodes[body.index()].shape;
         self.marks[body.index()] = (self.epoch, u32::MAX);
+        self.visits += self.bodies.get(body).edges as u64;
         for member in &self.bodies.get(body).members {
             let member_shape = self.values[member.value.index()];
             for edge in self.interference.edges(member.value) {
@@ -276,20 +305,28 @@ impl<'a> Graph<'a> {
                 }
             }
         }
+        for n in out {
+            let theirs = self.nodes[n.body.index()].shape;
+            n.suffers = n.suffers.min(self.squeeze.blocked(theirs, shape));
+            n.inflicts = n.inflicts.min(self.squeeze.blocked(shape, theirs));
+        }
     }
 
-    /// What `body` adds to the degree of its neighbour.
-    pub fn suffered(&self, body: BodyId, neighbour: &Neighbour) -> u32 {
-        let shape = self.nodes[body.index()].shape;
-        let theirs = self.nodes[neighbour.body.index()].shape;
-        neighbour.suffers.min(self.squeeze.blocked(theirs, shape))
-    }
-
-    /// What the neighbour adds to the degree of `body`.
-    pub fn inflicted(&self, body: BodyId, neighbour: &Neighbour) -> u32 {
-        let shape = self.nodes[body.index()].shape;
-        let theirs = self.nodes[neighbour.body.index()].shape;
-        neighbour.inflicts.min(self.squeeze.blocked(shape, theirs))
+    /// Lists the active neighbours of `body`, each with what `body` adds to its degree.
+    pub fn burdened(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
+        out.clear();
+        if let Some(rows) = &self.rows {
+            let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
+            let is_active = |id: BodyId| self.nodes[id.index()].status == Status::Active;
+            self.visits += row.len() as u64;
+            let entries = rows.entries[row].iter().copied();
+            out.extend(entries.filter(|&(id, _)| is_active(id)));
+        } else {
+            let mut around = std::mem::take(&mut self.around);
+            self.neighbours(body, &mut around);
+            out.extend(around.iter().map(|n| (n.body, n.suffers)));
+            self.around = around;
+        }
     }
 
     /// The number of `shape`, for [`Graph::blocked`].
@@ -336,6 +373,7 @@ impl<'a> Graph<'a> {
         self.epoch += 1;
         for (index, body) in [a, b].into_iter().enumerate() {
             let shape = self.nodes[body.index()].shape;
+            self.visits += self.bodies.get(body).edges as u64;
             for member in &self.bodies.get(body).members {
                 let member_shape = self.values[member.value.index()];
                 for edge in self.interference.edges(member.value) {
@@ -402,6 +440,7 @@ impl<'a> Graph<'a> {
         shared: &mut Vec<Shared>,
         around: &mut Vec<Neighbour>,
     ) -> (BodyId, Vec<BodyId>) {
+        self.rows = None;
         self.neighbours_of_both(joint.a, joint.b, shared);
         let bodies = shared.iter().map(|n| n.body);
         let mut crossed: Vec<BodyId> = bodies.filter(|&n| self.is_significant(n)).collect();
@@ -414,9 +453,8 @@ impl<'a> Graph<'a> {
         self.neighbours(kept, around);
         if self.status(kept) == Status::Active {
             for n in around.iter() {
-                let (suffered, inflicted) = (self.suffered(kept, n), self.inflicted(kept, n));
-                self.nodes[n.body.index()].degree += suffered;
-                self.nodes[kept.index()].degree += inflicted;
+                self.nodes[n.body.index()].degree += n.suffers;
+                self.nodes[kept.index()].degree += n.inflicts;
             }
         }
         crossed.retain(|&body| !self.is_significant(body));
@@ -428,6 +466,7 @@ impl<'a> Graph<'a> {
         let Some(start) = self.bodies.get(body).starts.first() else {
             return;
         };
+        self.visits += self.bodies.get(body).edges as u64;
         let members = self.bodies.get(body).members.clone();
         for member in members {
             let low = start as i32 + member.offset as i32;

@@ -319,6 +319,7 @@ fn colour(
         return Err(Error::Unproved(message));
     }
     stats.merges += simplified.merges;
+    stats.edge_visits += simplified.graph.visits;
     clock.lap(stats, "simplify");
     let mut preferences = Preferences::new(program, target, interference, moves);
     let selected = select(

@@ -15,7 +15,7 @@
 use super::graph::Graph;
 use super::prefer::Preferences;
 use crate::coalesce::{Bodies, BodyId, Member};
-use crate::interference::{Interference, Places};
+use crate::interference::{Edge, Interference, Places};
 use crate::program::{Program, Value};
 use crate::target::{File, PReg, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -58,6 +58,11 @@ pub fn select<'a>(
         costs,
         preferences,
         units: vec![NOWHERE; program.values.len()],
+        widths: program
+            .values
+            .values()
+            .map(|info| target.width(info.class) as u16)
+            .collect(),
         pushed: vec![0; parts.keys().len()],
         evictions_left: EVICTIONS_PER_BODY * parts.keys().len() + 64,
         spilled: Vec::new(),
@@ -90,6 +95,8 @@ struct Select<'a, 'p> {
     preferences: &'p mut Preferences<'a>,
     /// First unit of each value.
     units: Vec<u16>,
+    /// Units that each value takes.
+    widths: Vec<u16>,
     /// How often each part was pushed out.
     pushed: Vec<u32>,
     evictions_left: usize,
@@ -121,32 +128,43 @@ impl Select<'_, '_> {
     /// The starts at which no member overlaps a coloured neighbour.
     fn free_starts(&self, members: &[Member], mut starts: Places) -> Places {
         for m in members {
+            let mut taken = Places::none();
             for edge in self.interference.edges(m.value) {
-                let Some((first, end, spared)) = self.blocked(m, edge) else {
+                if edge.conditional {
+                    self.keep_apart(m, edge, &mut starts);
                     continue;
-                };
-                let spare = spared.filter(|&s| starts.contains(s));
-                starts.remove_range(first, end);
-                if let Some(start) = spare {
-                    starts.insert(start);
+                }
+                let unit = self.units[edge.value.index()];
+                if unit != NOWHERE {
+                    let width = self.widths[edge.value.index()];
+                    taken.insert_range(unit as usize, width as usize);
                 }
             }
+            let blocked = taken.touching(m.width as usize);
+            starts.subtract(&blocked.moved_down(m.offset as usize));
         }
         starts
     }
 
+    /// Takes out the starts that the coloured end of a conditional `edge` blocks for `m`.
+    fn keep_apart(&self, m: &Member, edge: Edge, starts: &mut Places) {
+        if let Some((first, end, spared)) = self.blocked(m, edge) {
+            let spare = spared.filter(|&s| starts.contains(s));
+            starts.remove_range(first, end);
+            if let Some(start) = spare {
+                starts.insert(start);
+            }
+        }
+    }
+
     /// The starts `first..end` that the coloured end of `edge` blocks for `m`, and the one
     /// among them it does not.
-    fn blocked(
-        &self,
-        m: &Member,
-        edge: crate::interference::Edge,
-    ) -> Option<(i32, i32, Option<usize>)> {
+    fn blocked(&self, m: &Member, edge: Edge) -> Option<(i32, i32, Option<usize>)> {
         let unit = self.units[edge.value.index()];
         if unit == NOWHERE {
             return None;
         }
-        let (low, width) = (unit as i32, self.parts.width(edge.value) as i32);
+        let (low, width) = (unit as i32, self.widths[edge.value.index()] as i32);
         let first = low - m.offset as i32 - m.width as i32 + 1;
         let end = low + width - m.offset as i32;
         let distance = match edge.conditional {

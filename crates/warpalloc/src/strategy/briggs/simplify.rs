@@ -78,6 +78,7 @@ pub fn simplify<'a>(
         merges: 0,
         unsound: None,
         around: Vec::new(),
+        burdened: Vec::new(),
         shared: Vec::new(),
     };
     simplifier.merge_untested();
@@ -117,6 +118,7 @@ pub(super) struct Simplifier<'a, 'm> {
     merges: u32,
     unsound: Option<BodyId>,
     around: Vec<Neighbour>,
+    burdened: Vec<(BodyId, u32)>,
     pub(super) shared: Vec<Shared>,
 }
 
@@ -251,29 +253,28 @@ impl Simplifier<'_, '_> {
 
     /// Takes `body` out of the graph and puts it on the stack.
     fn remove(&mut self, body: BodyId) {
-        let mut around = std::mem::take(&mut self.around);
-        self.graph.neighbours(body, &mut around);
+        let mut burdened = std::mem::take(&mut self.burdened);
+        self.graph.burdened(body, &mut burdened);
         self.graph.remove(body);
         self.lists[body.index()] = List::None;
         self.stack.push(body);
         let mut harmless: SmallVec<[BodyId; 8]> = SmallVec::new();
-        let counted = self.graph.is_significant(body);
-        for n in &around {
-            let by = self.graph.suffered(body, n);
-            let relief = self.graph.relieve(n.body, by);
-            if relief.insignificant {
-                harmless.push(n.body);
+        let counted = self.waiting > 0 && self.graph.is_significant(body);
+        for &(neighbour, by) in &burdened {
+            let relief = self.graph.relieve(neighbour, by);
+            if relief.insignificant && self.waiting > 0 {
+                harmless.push(neighbour);
             }
             if counted {
-                self.wake_moves(n.body);
+                self.wake_moves(neighbour);
             }
             if relief.low {
-                self.list(n.body);
-            } else if self.lists[n.body.index()] == List::Simplify {
-                self.safe.set(n.body, self.ease(n.body));
+                self.list(neighbour);
+            } else if self.lists[neighbour.index()] == List::Simplify {
+                self.safe.set(neighbour, self.ease(neighbour));
             }
         }
-        self.around = around;
+        self.burdened = burdened;
         for body in harmless {
             self.became_insignificant(body);
         }
@@ -284,13 +285,13 @@ impl Simplifier<'_, '_> {
         if self.waiting == 0 {
             return;
         }
-        let mut around = std::mem::take(&mut self.around);
-        self.graph.neighbours(body, &mut around);
+        let mut burdened = std::mem::take(&mut self.burdened);
+        self.graph.burdened(body, &mut burdened);
         self.wake_moves(body);
-        for n in &around {
-            self.wake_moves(n.body);
+        for &(neighbour, _) in &burdened {
+            self.wake_moves(neighbour);
         }
-        self.around = around;
+        self.burdened = burdened;
     }
 
     fn wake_moves(&mut self, body: BodyId) {
@@ -356,8 +357,10 @@ impl Simplifier<'_, '_> {
     }
 
     /// How the ends of `mv` become one, if they may.
-    fn joint(&self, mv: &Move) -> Option<Joint> {
+    fn joint(&mut self, mv: &Move) -> Option<Joint> {
         let bodies = &self.graph.bodies;
+        let edges = |value| bodies.of(value).map_or(0, |id| bodies.get(id).edges as u64);
+        self.graph.visits += edges(mv.to).min(edges(mv.from));
         let joint = bodies.joint(self.graph.interference, mv.to, mv.from, mv.distance);
         joint.filter(|joint| self.may_join(joint))
     }

@@ -61,6 +61,13 @@ pub struct Segment {
     pub end: Position,
 }
 
+impl Segment {
+    /// The numbers of its positions, two per instruction.
+    pub fn positions(self) -> std::ops::Range<usize> {
+        self.start.0 as usize..self.end.0 as usize
+    }
+}
+
 /// What happens to a value at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {

@@ -43,4 +43,5 @@ pub use loops::{Loop, LoopInfo, Loops};
 pub use next_use::{LOOP_EXIT, NEVER, NextUses};
 pub use order::Order;
 pub use pressure::{Moment, Peak, Pressure, PressureWalk};
+pub(crate) use rows::Rows;
 pub use webs::Webs;

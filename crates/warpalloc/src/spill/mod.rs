@@ -20,6 +20,7 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use rewrite::carrier_class;
 pub use rewrite::{Home, SpillCounts, Spiller};
 
 /// How to spill.

@@ -318,7 +318,7 @@ impl<'t> Spiller<'t> {
 }
 
 /// The class in which values of `class` travel, if they cannot reach memory themselves.
-fn carrier_class(target: &Target, class: Class) -> Option<Class> {
+pub(crate) fn carrier_class(target: &Target, class: Class) -> Option<Class> {
     let info = target.class(class);
     let via: File = match target.file(info.file).spill {
         SpillPath::Memory => return None,

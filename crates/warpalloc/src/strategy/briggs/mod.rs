@@ -12,6 +12,7 @@
 //! `docs/briggs.md` tells the whole story.
 
 mod conservative;
+mod foresee;
 mod graph;
 pub(crate) mod prefer;
 mod select;
@@ -29,11 +30,12 @@ use crate::prepare::schedule::schedule;
 use crate::prepare::split::{SplitPolicy, split_at_loops};
 use crate::program::{Facts, Program, Value, emit};
 use crate::spill::cost::{CostModel, added_cycles, spill_costs};
-use crate::spill::{SpillPolicy, Spiller};
+use crate::spill::{Home, SpillCounts, SpillPolicy, Spiller};
 use crate::stats::Stats;
 use crate::strategy::naive;
 use crate::target::Target;
-use cranelift_entity::PrimaryMap;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use foresee::{Choice, Foresight};
 use graph::{Graph, Limits};
 use prefer::Preferences;
 use select::{Colours, Selected, select};
@@ -146,6 +148,22 @@ impl Built {
             bodies,
         }
     }
+
+    /// What spilling each value costs.
+    fn costs(
+        &self,
+        program: &Program,
+        target: &Target,
+        model: CostModel,
+    ) -> SecondaryMap<Value, f32> {
+        let Facts {
+            liveness,
+            frequencies,
+            loops,
+            ..
+        } = &self.facts;
+        spill_costs(program, target, liveness, frequencies, loops, model)
+    }
 }
 
 /// Allocates `program`, of which `built` and `stats` are known, in one way.
@@ -203,20 +221,49 @@ fn until_coloured(
             rebuilt = Built::new(program, target, stats);
             built = &rebuilt;
         }
-        let model = spiller.cost_model();
-        let selected = colour(program, target, options, built, model, stats)?;
+        let mut clock = Clock::start();
+        let costs = built.costs(program, target, spiller.cost_model());
+        clock.lap(stats, "costs");
+        let foresight = Foresight::new(program, target, built, &costs);
+        clock.lap(stats, "foresee");
+        let costs = foresight.as_ref().map_or(&costs, Foresight::costs);
+        let selected = colour(program, target, options, built, costs, stats)?;
         stats.iterations += 1;
         if selected.spilled.is_empty() {
             return Ok(selected.stuck.is_none().then_some(selected.colours));
         }
         let mut clock = Clock::start();
-        let counts = spiller.spill(program, &built.facts, &selected.spilled);
+        let choice = match foresight {
+            Some(foresight) => foresight.settle(&selected.spilled, stats.iterations == 1),
+            None => Choice::exactly(selected.spilled),
+        };
+        clock.lap(stats, "foresee");
+        let counts = spill_chosen(spiller, program, &built.facts, &choice);
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");
         check_spill_limit(stats, options)?;
     }
     Ok(None)
+}
+
+/// Spills what was chosen; what carries a value that has nowhere to stay goes with it.
+fn spill_chosen(
+    spiller: &mut Spiller,
+    program: &mut Program,
+    facts: &Facts,
+    choice: &Choice,
+) -> SpillCounts {
+    let mut counts = spiller.spill(program, facts, &choice.spilled);
+    let carrier = |&value: &Value| match spiller.home(value) {
+        Some(Home::Carrier(carrier)) => Some(carrier),
+        _ => None,
+    };
+    let carriers: Vec<Value> = choice.uncarried.iter().filter_map(carrier).collect();
+    if !carriers.is_empty() {
+        counts.memory += spiller.spill(program, facts, &carriers).memory;
+    }
+    counts
 }
 
 /// Joins reloads of one value into longer-lived pieces, now that there is a colouring to
@@ -240,8 +287,8 @@ fn join_reloads<'a>(
     clock.lap(stats, "join reloads");
     for _ in 0..MAX_JOIN_ROUNDS {
         let built = Built::new(&joined, target, stats);
-        let model = spiller.cost_model();
-        let selected = colour(&joined, target, options, &built, model, stats).ok()?;
+        let costs = built.costs(&joined, target, spiller.cost_model());
+        let selected = colour(&joined, target, options, &built, &costs, stats).ok()?;
         if selected.spilled.is_empty() {
             return selected
                 .stuck
@@ -281,37 +328,21 @@ fn colour(
     target: &Target,
     options: &Options,
     built: &Built,
-    cost_model: CostModel,
+    costs: &SecondaryMap<Value, f32>,
     stats: &mut Stats,
 ) -> Result<Selected, Error> {
     let Built {
-        facts,
         interference,
         moves,
         bodies,
+        ..
     } = built;
     let mut clock = Clock::start();
-    let costs = spill_costs(
-        program,
-        target,
-        &facts.liveness,
-        &facts.frequencies,
-        &facts.loops,
-        cost_model,
-    );
-    clock.lap(stats, "costs");
     let limits = Limits {
         factor: options.briggs.coalescing_factor,
         pressure: options.briggs.pressure_limit_on(target),
     };
-    let graph = Graph::new(
-        program,
-        target,
-        interference,
-        bodies.clone(),
-        &costs,
-        limits,
-    );
+    let graph = Graph::new(program, target, interference, bodies.clone(), costs, limits);
     clock.lap(stats, "graph");
     let simplified = simplify(graph, moves, &options.briggs);
     if let Some(body) = simplified.unsound {
@@ -328,7 +359,7 @@ fn colour(
         &simplified.graph,
         bodies,
         &simplified.stack,
-        &costs,
+        costs,
         &mut preferences,
     );
     stats.undone += selected.undone;

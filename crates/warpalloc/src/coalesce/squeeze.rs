@@ -43,7 +43,7 @@ impl EntityRef for ShapeId {
 pub struct Squeeze {
     shapes: PrimaryMap<ShapeId, Shape>,
     ids: FxHashMap<Shape, ShapeId>,
-    /// `q(n, m)` at `n * stride + m`.
+    /// `q(n, m)` at `m * stride + n`.
     table: Vec<u16>,
     stride: usize,
 }
@@ -60,8 +60,8 @@ impl Squeeze {
             self.widen();
         }
         for (other_id, &other) in self.shapes.iter() {
-            self.table[id.index() * self.stride + other_id.index()] = most_blocked(shape, other);
-            self.table[other_id.index() * self.stride + id.index()] = most_blocked(other, shape);
+            self.table[other_id.index() * self.stride + id.index()] = most_blocked(shape, other);
+            self.table[id.index() * self.stride + other_id.index()] = most_blocked(other, shape);
         }
         id
     }
@@ -79,7 +79,12 @@ impl Squeeze {
 
     /// The most starts of a body of shape `n` that one body of shape `m` blocks.
     pub fn blocked(&self, n: ShapeId, m: ShapeId) -> u32 {
-        self.table[n.index() * self.stride + m.index()] as u32
+        u32::from(self.blocking(m)[n.index()])
+    }
+
+    /// The same for a body of shape `m` and every shape `n`, by number.
+    pub fn blocking(&self, m: ShapeId) -> &[u16] {
+        &self.table[m.index() * self.stride..][..self.stride]
     }
 }
 

@@ -225,20 +225,51 @@ impl<'a> Graph<'a> {
 
     /// Counts every degree from scratch: once the merges that ask for no degree are made.
     pub fn count_degrees(&mut self) {
-        let mut neighbours = Vec::new();
         let mut rows = BodyRows::default();
         for body in self.bodies.keys() {
             rows.starts.push(rows.entries.len() as u32);
             if self.status(body) == Status::Active {
-                self.neighbours(body, &mut neighbours);
-                let degree = neighbours.iter().map(|n| n.inflicts).sum();
-                self.nodes[body.index()].degree = degree;
-                let entries = neighbours.iter().map(|n| (n.body, n.suffers));
-                rows.entries.extend(entries);
+                self.count_burdens(body, &mut rows.entries);
             }
         }
         rows.starts.push(rows.entries.len() as u32);
         self.rows = Some(rows);
+    }
+
+    /// Adds what `body` blocks to the degrees of its neighbours, and writes it down.
+    ///
+    /// The same as [`Graph::neighbours`], less what the neighbours block: they add that
+    /// themselves.
+    fn count_burdens(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
+        self.epoch += 1;
+        self.visits += self.bodies.get(body).edges as u64;
+        let first = out.len();
+        for member in &self.bodies.get(body).members {
+            let by_member = self.squeeze.blocking(self.values[member.value.index()]);
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = self.bodies.of(edge.value) else {
+                    continue;
+                };
+                let node = &self.nodes[other.index()];
+                if other == body || node.status != Status::Active {
+                    continue;
+                }
+                let blocked = u32::from(by_member[node.shape.index()]);
+                let mark = &mut self.marks[other.index()];
+                if mark.0 == self.epoch {
+                    out[mark.1 as usize].1 += blocked;
+                } else {
+                    *mark = (self.epoch, out.len() as u32);
+                    out.push((other, blocked));
+                }
+            }
+        }
+        let by_body = self.squeeze.blocking(self.nodes[body.index()].shape);
+        for (other, blocked) in &mut out[first..] {
+            let node = &mut self.nodes[other.index()];
+            *blocked = (*blocked).min(u32::from(by_body[node.shape.index()]));
+            node.degree += *blocked;
+        }
     }
 
     /// What has become of `body`.
@@ -276,7 +307,6 @@ impl<'a> Graph<'a> {
         out.clear();
         self.epoch += 1;
         let shape = self.nodes[body.index()].shape;
-        self.marks[body.index()] = (self.epoch, u32::MAX);
         self.visits += self.bodies.get(body).edges as u64;
         for member in &self.bodies.get(body).members {
             let member_shape = self.values[member.value.index()];

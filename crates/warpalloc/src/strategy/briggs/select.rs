@@ -48,14 +48,26 @@ pub fn select<'a>(
     graph: &Graph<'a>,
     parts: &'a Bodies,
     stack: &[BodyId],
-    costs: &'a SecondaryMap<Value, f32>,
+    costs: &SecondaryMap<Value, f32>,
     preferences: &mut Preferences<'a>,
 ) -> Selected {
+    let cost = |members: &[Member]| members.iter().map(|m| f64::from(costs[m.value])).sum();
+    let part_costs: Vec<f64> = parts
+        .keys()
+        .map(|id| cost(&parts.get(id).members))
+        .collect();
+    let price = |(id, &cost): (BodyId, &f64)| match parts.get(id).fixed {
+        true => f64::INFINITY,
+        false if cost.is_finite() => cost,
+        false => PUSH,
+    };
+    let prices = parts.keys().zip(&part_costs).map(price).collect();
     let mut select = Select {
         target,
         interference: graph.interference,
         parts,
-        costs,
+        part_costs,
+        prices,
         preferences,
         units: vec![NOWHERE; program.values.len()],
         widths: program
@@ -63,7 +75,6 @@ pub fn select<'a>(
             .values()
             .map(|info| target.width(info.class) as u16)
             .collect(),
-        pushed: vec![0; parts.keys().len()],
         evictions_left: EVICTIONS_PER_BODY * parts.keys().len() + 64,
         spilled: Vec::new(),
         stuck: None,
@@ -91,14 +102,15 @@ struct Select<'a, 'p> {
     interference: &'a Interference,
     /// The bodies as they were before any merge.
     parts: &'a Bodies,
-    costs: &'a SecondaryMap<Value, f32>,
+    /// What it costs that a part has no place; infinite where it must have one.
+    part_costs: Vec<f64>,
+    /// What pushing a part out costs: its spill, or trouble that grows each time.
+    prices: Vec<f64>,
     preferences: &'p mut Preferences<'a>,
     /// First unit of each value.
     units: Vec<u16>,
     /// Units that each value takes.
     widths: Vec<u16>,
-    /// How often each part was pushed out.
-    pushed: Vec<u32>,
     evictions_left: usize,
     spilled: Vec<Value>,
     stuck: Option<Value>,
@@ -184,7 +196,7 @@ impl Select<'_, '_> {
         parts.sort_unstable();
         parts.dedup();
         self.undone += (parts.len() > 1) as u32;
-        parts.sort_by(|&a, &b| self.part_cost(b).total_cmp(&self.part_cost(a)));
+        parts.sort_by(|&a, &b| self.part_costs[b.index()].total_cmp(&self.part_costs[a.index()]));
         let mut waiting: VecDeque<BodyId> = parts.into();
         while let Some(part) = waiting.pop_front() {
             self.place(part, &mut waiting);
@@ -199,13 +211,15 @@ impl Select<'_, '_> {
         if self.colour(&body.members, body.starts, body.file) {
             return;
         }
-        let own = self.part_cost(part);
+        let own = self.part_costs[part.index()];
         match self.cheapest_start(part) {
             Some((start, price)) if price < own && self.evictions_left > 0 => {
                 let victims = self.occupants(part, start);
                 self.evictions_left = self.evictions_left.saturating_sub(victims.len());
                 for victim in victims {
-                    self.pushed[victim.index()] += 1;
+                    if !self.is_spillable(victim) {
+                        self.prices[victim.index()] += PUSH;
+                    }
                     for m in &parts.get(victim).members {
                         self.units[m.value.index()] = NOWHERE;
                     }
@@ -221,25 +235,7 @@ impl Select<'_, '_> {
     }
 
     fn is_spillable(&self, part: BodyId) -> bool {
-        let members = &self.parts.get(part).members;
-        members.iter().all(|m| self.costs[m.value].is_finite())
-    }
-
-    /// What it costs that `part` has no place.
-    fn part_cost(&self, part: BodyId) -> f64 {
-        let members = self.parts.get(part).members.iter();
-        members.map(|m| f64::from(self.costs[m.value])).sum()
-    }
-
-    /// What pushing `part` out costs: its spill, or trouble that grows each time.
-    fn push_cost(&self, part: BodyId) -> f64 {
-        if self.parts.get(part).fixed {
-            f64::INFINITY
-        } else if self.is_spillable(part) {
-            self.part_cost(part)
-        } else {
-            PUSH * f64::from(1 + self.pushed[part.index()])
-        }
+        self.part_costs[part.index()].is_finite()
     }
 
     /// The start of `part` whose occupants are cheapest to push out, and their price.
@@ -255,7 +251,7 @@ impl Select<'_, '_> {
                 let Some(occupant) = self.parts.of(edge.value) else {
                     continue;
                 };
-                let price = self.push_cost(occupant);
+                let price = self.prices[occupant.index()];
                 let range = first.max(0) as usize..(end.max(0) as usize).min(units);
                 for start in range.filter(|&start| spared != Some(start)) {
                     prices[start] += price;

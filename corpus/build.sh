@@ -20,10 +20,19 @@ architectures() {
     esac
 }
 
+# What else nvcc is told: `locals` is about local variables that it would otherwise promote itself.
+flags() {
+    case $1 in
+        locals) echo -Xcicc -O0 ;;
+    esac
+}
+
 mkdir -p ptx
 [ $# -gt 0 ] || set -- $(basename -s .cu -- *.cu)
 for name in "$@"; do
     for architecture in $(architectures "$name"); do
-        "$nvcc" -ptx -O3 -arch="sm_$architecture" "$name.cu" -o "ptx/$name.sm_$architecture.ptx"
+        # Several words or none.
+        # shellcheck disable=SC2046
+        "$nvcc" -ptx -O3 $(flags "$name") -arch="sm_$architecture" "$name.cu" -o "ptx/$name.sm_$architecture.ptx"
     done
 done

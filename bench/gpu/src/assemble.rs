@@ -89,6 +89,8 @@ pub struct Workshop {
     pub arch: String,
     /// Whether ptxas may contract products and sums.
     pub fmad: bool,
+    /// Whether `warpalloc` promotes local variables to registers.
+    pub promote: bool,
     /// Where PTX and cubins are left.
     pub folder: PathBuf,
     /// How many programs run at a time.
@@ -176,6 +178,9 @@ impl Workshop {
         }
         if let Some(cap) = build.cap {
             command.args(["--maxnreg", &cap.to_string()]);
+        }
+        if self.promote {
+            command.arg("--promote-local");
         }
         if strategy != "default" {
             command.args(["--regalloc", strategy]);
@@ -401,6 +406,7 @@ ptxas info    : Function properties for helper
             ptxas: None,
             arch: "sm_90".into(),
             fmad: false,
+            promote: false,
             folder,
             jobs: 2,
             patience: Duration::from_secs(1),

@@ -66,6 +66,9 @@ struct RunArgs {
     /// written, so that bits then depend on where spill code stands.
     #[arg(long)]
     fmad: bool,
+    /// Lets `warpalloc` promote local variables to registers.
+    #[arg(long)]
+    promote_local: bool,
     /// Only kernels whose `source/entry` contains this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -239,6 +242,7 @@ fn workshop(args: &RunArgs, arch: &str) -> Result<Workshop> {
         ptxas: args.ptxas.clone(),
         arch: arch.to_owned(),
         fmad: args.fmad,
+        promote: args.promote_local,
         folder,
         jobs: args.jobs.unwrap_or(cores),
         patience: Duration::from_secs(args.patience),

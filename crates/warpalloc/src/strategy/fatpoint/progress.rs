@@ -9,6 +9,7 @@
 pub struct Progress {
     last: Option<usize>,
     stalls: u32,
+    all_stalls: u32,
 }
 
 impl Progress {
@@ -16,12 +17,18 @@ impl Progress {
     pub fn note(&mut self, left_over: usize) {
         let stalls = self.last.is_some_and(|last| left_over >= last);
         self.stalls = if stalls { self.stalls + 1 } else { 0 };
+        self.all_stalls += u32::from(stalls);
         self.last = Some(left_over);
     }
 
     /// Attempts in a row that left no fewer over than the one before them.
     pub fn stalls(&self) -> u32 {
         self.stalls
+    }
+
+    /// All attempts that left no fewer over than the one before them.
+    pub fn all_stalls(&self) -> u32 {
+        self.all_stalls
     }
 }
 
@@ -39,5 +46,6 @@ mod tests {
             })
             .to_vec();
         assert_eq!(stalls, [0, 0, 1, 2, 0, 1]);
+        assert_eq!(progress.all_stalls(), 3);
     }
 }

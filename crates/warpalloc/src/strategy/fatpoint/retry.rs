@@ -227,16 +227,8 @@ impl<'a> Retry<'a> {
         let costs = self.costs();
         let mut chosen = Vec::new();
         for &file in over {
-            let order = &self.facts.order;
-            let aim = (file, self.aim(file));
-            chosen.extend(guidance::relieve(
-                &self.program,
-                self.target,
-                order,
-                ranges,
-                &costs,
-                aim,
-            ));
+            let aim = self.aim(file, self.failures);
+            chosen.extend(self.guide(ranges, &costs, (file, aim)));
         }
         match chosen.is_empty() {
             true => Attempt::Stuck,
@@ -244,15 +236,20 @@ impl<'a> Retry<'a> {
         }
     }
 
+    fn guide(&self, ranges: &Ranges, costs: &Costs, aim: (File, usize)) -> Vec<Value> {
+        let order = &self.facts.order;
+        guidance::relieve(&self.program, self.target, order, ranges, costs, aim)
+    }
+
     /// Units of `file` that guidance aims at: one fewer with each failure, within limits.
-    fn aim(&self, file: File) -> usize {
+    fn aim(&self, file: File, failures: usize) -> usize {
         let knobs = &self.options.knobs;
         let units = self.target.file(file).units;
         let limit = match knobs.budget_limit_secondary {
             0 => self.budget_model().deepest(units, hardware_units(file)),
             limit => (limit as usize).min(units / 2),
         };
-        units - self.failures.min(limit)
+        units - failures.min(limit)
     }
 
     fn budget_model(&self) -> BudgetModel {
@@ -326,6 +323,30 @@ impl<'a> Retry<'a> {
         self.target.files().any(|(file, _)| over(file))
     }
 
+    /// What to spill beyond what is left over when attempts keep stalling: so much that one
+    /// register fewer is wanted with each stall in a row, and once half of the attempts are
+    /// spent, with each there ever was. Otherwise what does not fit moves through an
+    /// unrolled loop one copy of the body at a time.
+    fn extra(&self, ranges: &Ranges, placed: &Placed, costs: &Costs) -> Vec<Value> {
+        let late = 2 * self.failures > self.options.knobs.spill_instruction_count as usize;
+        let stalls = match late {
+            true => self.progress.all_stalls(),
+            false => self.progress.stalls(),
+        };
+        if self.progress.stalls() == 0 || stalls < 2 {
+            return Vec::new();
+        }
+        let left_over = |file: File| {
+            let mut failed = placed.failed.iter();
+            failed.any(|&c| placed.clusters.info(c).file == file)
+        };
+        let files = self.target.files().map(|(file, _)| file);
+        let crowded = files.filter(|&file| left_over(file));
+        let aims = crowded.map(|file| (file, self.aim(file, stalls as usize - 1)));
+        aims.flat_map(|aim| self.guide(ranges, costs, aim))
+            .collect()
+    }
+
     /// What to spill so that the clusters left over get registers.
     fn make_room(&self, scene: &Scene, placed: &Placed, costs: &Costs) -> Attempt {
         let mut chosen: Vec<Value> = Vec::new();
@@ -347,6 +368,7 @@ impl<'a> Retry<'a> {
             });
             chosen.extend(more);
         }
+        chosen.extend(self.extra(scene.ranges, placed, costs));
         chosen.sort_unstable();
         chosen.dedup();
         Attempt::Spill(chosen)

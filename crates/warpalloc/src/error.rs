@@ -49,8 +49,15 @@ pub enum Error {
         help: String,
     },
     /// The spill frame outgrew the target's limit.
-    #[error("the spill frame needs {needed} bytes, but {limit} is the limit; {help}")]
+    #[error(
+        "cannot allocate: {place}: the spill frame{} needs {needed} bytes, {limit} is the limit; {help}",
+        including(*value)
+    )]
     FrameTooLarge {
+        /// Where the value that took it over the limit is stored.
+        place: Place,
+        /// That value, if it is one of the function's.
+        value: Option<VReg>,
         /// Bytes needed.
         needed: u32,
         /// Bytes allowed.
@@ -61,4 +68,8 @@ pub enum Error {
     /// The result could not be proved. This is a bug in the allocator, caught in time.
     #[error("the allocation is not proved: {0}")]
     Unproved(String),
+}
+
+fn including(value: Option<VReg>) -> String {
+    value.map_or(String::new(), |value| format!(", with {value} in it,"))
 }

@@ -2,10 +2,10 @@
 
 use super::{Op, Program, Slot, Value, sequence};
 use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::finish;
 use crate::finish::keep_preserved;
-use crate::function::{Block, Clobbers, Function, Inst, Kind};
+use crate::function::{Block, Clobbers, Function, Inst, Kind, VReg};
 use crate::options::Options;
 use crate::spill::frame::FrameLayout;
 use crate::spill::slots;
@@ -179,13 +179,35 @@ impl Emitter<'_> {
         let [local, shared] = [&self.layout[0], &self.layout[1]].map(FrameLayout::size);
         let needed = local.max(shared);
         if needed > target.frame_limit() {
+            let (place, value) = self.last_stored();
             return Err(Error::FrameTooLarge {
+                place,
+                value,
                 needed,
                 limit: target.frame_limit(),
                 help: "raise the register budget, or split the function".into(),
             });
         }
         Ok(Frame { local, shared })
+    }
+
+    /// Where the value at the far end of the frame is first stored.
+    fn last_stored(&self) -> (Place, Option<VReg>) {
+        let slots = self.program.slots.keys();
+        let far = slots.min_by_key(|&slot| self.places[slot].map_or(0, |at| at.offset));
+        for (block, info) in self.program.blocks.iter() {
+            let mut place = Place::Function;
+            for op in &info.ops {
+                match op {
+                    Op::Inst { inst, .. } => place = Place::Inst(block, *inst),
+                    Op::Store { slot, value } if Some(*slot) == far => {
+                        return (place, self.program.vreg_of(*value));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (Place::Function, None)
     }
 
     fn register(&self, value: Value) -> PReg {

@@ -2,5 +2,6 @@
 
 mod choice;
 mod examples;
+mod impossible;
 mod random;
 mod scaling;

@@ -262,6 +262,37 @@ mod tests {
         }
     }
 
+    /// Cost ÷ (degree × factor), then lower degree, then lower number. The factor is the
+    /// same for all, so that it moves nobody.
+    #[test]
+    fn candidates_go_by_cost_over_degree_then_lower_degree_then_lower_number() {
+        let costs_and_degrees = [
+            (40.0, 20),
+            (8.0, 4),
+            (20.0, 10),
+            (20.0, 10),
+            (9.0, 30),
+            (60.0, 20),
+        ];
+        let mut heap = SpillHeap::default();
+        let worth = |body: BodyId| {
+            let (cost, degree) = costs_and_degrees[body.index()];
+            Worth::new(body, cost, degree)
+        };
+        let bodies: Vec<BodyId> = (0..6).map(BodyId::new).collect();
+        bodies.iter().for_each(|&body| heap.push(worth(body)));
+        let order: Vec<_> = std::iter::from_fn(|| heap.pop(|body| Some(worth(body)))).collect();
+        let numbers: Vec<usize> = order.iter().map(|body| body.index()).collect();
+        assert_eq!(numbers, [4, 1, 2, 3, 0, 5]);
+        for factor in [0.5, 0.8, 1.0] {
+            let ratio = |body: &BodyId| {
+                let (cost, degree) = costs_and_degrees[body.index()];
+                cost / (degree as f32 * factor)
+            };
+            assert!(order.is_sorted_by_key(ratio), "{factor}");
+        }
+    }
+
     #[test]
     fn a_stale_spill_candidate_goes_back() {
         let [a, b] = [0, 1].map(BodyId::new);

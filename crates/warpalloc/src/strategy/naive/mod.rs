@@ -308,6 +308,8 @@ impl<'a> Naive<'a> {
         let limit = self.target.frame_limit();
         if needed > limit {
             return Err(Error::FrameTooLarge {
+                place: Place::Function,
+                value: None,
                 needed,
                 limit,
                 help: "split the function, or use an allocator that keeps values in registers"

@@ -81,10 +81,10 @@ impl Build<'_> {
     fn instruction(&mut self, inst: Inst, ops: &mut Vec<Op>) -> Result<(), Error> {
         let function = self.program.function;
         let operands = function.operands(inst);
-        let mut values: SmallVec<[Value; 4]> = operands
-            .iter()
-            .map(|o| Value::new(o.vreg.index()))
-            .collect();
+        let mut values: SmallVec<[Value; 4]> = SmallVec::with_capacity(operands.len());
+        for operand in operands {
+            values.push(Value::new(operand.vreg.index()));
+        }
         let mut around = Around::default();
         if self.is_constrained(inst) {
             for body in bodies(function, self.target, inst)? {

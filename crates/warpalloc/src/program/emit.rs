@@ -5,13 +5,14 @@ use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::error::{Error, Place};
 use crate::finish;
 use crate::finish::keep_preserved;
-use crate::function::{Block, Clobbers, Function, Inst, Kind, VReg};
+use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, VReg};
 use crate::options::Options;
 use crate::spill::frame::FrameLayout;
 use crate::spill::slots;
 use crate::stats::{EditCounts, Stats};
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
 /// The allocation that gives each value of `program` its register in `colours`.
 ///
@@ -141,11 +142,16 @@ impl Emitter<'_> {
         match op {
             Op::Inst { .. } => {}
             Op::Copies(pairs) => {
-                let moves: Vec<_> = pairs
+                let moves: SmallVec<[_; 4]> = pairs
                     .iter()
                     .map(|&(to, from)| (self.register(to), self.register(from), width(to)))
+                    .filter(|(to, from, _)| to != from)
                     .collect();
-                out.extend(sequence(&moves));
+                match moves[..] {
+                    [] => {}
+                    [(to, from, 1)] => out.push(Edit::Move { to, from, width: 1 }),
+                    _ => out.extend(sequence(&moves)),
+                }
             }
             Op::Transfer { to, from } => {
                 let registers = |v: Value| {
@@ -223,7 +229,11 @@ impl Emitter<'_> {
         })
     }
 
+    /// Only functions that give registers back need to know which they touched.
     fn touch(&mut self, value: Value) {
+        if self.program.function.convention() == Convention::Kernel {
+            return;
+        }
         let width = self.target.width(self.program.values[value].class);
         for unit in self.target.units(self.register(value), width) {
             self.touched.insert(unit);

@@ -9,7 +9,7 @@
 
 use super::ranges::Ranges;
 use crate::analysis::Frequencies;
-use crate::function::{Inst, Kind, Role};
+use crate::function::{Block, Inst, Kind, Role};
 use crate::program::{Op, Origin, Program, Value};
 use cranelift_entity::EntityRef;
 
@@ -75,7 +75,8 @@ pub fn affinities(program: &Program, ranges: &Ranges, frequencies: &Frequencies)
         fixed: Vec::new(),
     };
     gather.find_fixed();
-    for (block, info) in program.blocks.iter() {
+    for block in most_frequent_first(program, frequencies) {
+        let info = &program.blocks[block];
         let weight = frequencies.block(block) as f32;
         let on_edge = if info.edge.is_some() {
             Filter::CSSA
@@ -96,8 +97,15 @@ pub fn affinities(program: &Program, ranges: &Ranges, frequencies: &Frequencies)
             }
         }
     }
-    gather.found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     gather.found
+}
+
+/// Blocks by falling frequency, of equals by number.
+fn most_frequent_first(program: &Program, frequencies: &Frequencies) -> Vec<Block> {
+    let mut blocks: Vec<Block> = program.blocks.keys().collect();
+    let frequency = |block: Block| frequencies.block(block) as f32;
+    blocks.sort_by(|&a, &b| frequency(b).total_cmp(&frequency(a)));
+    blocks
 }
 
 struct Gather<'a> {

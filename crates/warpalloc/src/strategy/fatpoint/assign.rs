@@ -363,16 +363,20 @@ impl<'a, const W: usize> Assign<'a, W> {
         let mut loss = 0;
         for unit in units {
             let claims = &mut self.claims[unit];
-            claims.retain(|(value, _)| colours[*value].is_none());
-            if claims.is_empty() {
-                self.claimed.remove(unit);
-            }
-            for &(value, weight) in claims.iter().take(*left) {
-                *left -= 1;
+            let mut next = 0;
+            while let Some(&(value, weight)) = claims.get(next).filter(|_| *left > 0) {
+                if colours[value].is_some() {
+                    claims.swap_remove(next);
+                    continue;
+                }
+                (next, *left) = (next + 1, *left - 1);
                 let meets = |m: &Member| overlap(ranges.of(m.value), ranges.of(value));
                 if clusters.of(value) != Some(cluster) && info.members.iter().any(meets) {
                     loss += weight;
                 }
+            }
+            if claims.is_empty() {
+                self.claimed.remove(unit);
             }
         }
         loss

@@ -189,20 +189,27 @@ fn traits(scene: &Scene, clusters: &Clusters, file: File, costs: Option<&Costs>)
             };
             let priority = info.members.iter().map(|m| scene.priorities[m.value]).max();
             let bound = is_constrained(scene.program, scene.target, scene.ranges, info);
+            let constrained = bound || priority > Some(0);
             Traits {
                 cluster,
-                constrained: bound || priority > Some(0),
+                constrained,
                 registers,
                 pair,
                 cost,
-                interference: info
-                    .members
-                    .iter()
-                    .map(|m| scene.ranges.length(m.value) as f32)
-                    .sum(),
+                interference: match constrained {
+                    true => interference(scene, info),
+                    // Nobody asks: these are placed in program order.
+                    false => 0.0,
+                },
                 flagged: priority > Some(0),
                 priority: priority.unwrap_or(0),
             }
         })
         .collect()
+}
+
+/// How much of the program the cluster stands in the way of.
+fn interference(scene: &Scene, info: &ClusterInfo) -> f32 {
+    let lengths = info.members.iter().map(|m| scene.ranges.length(m.value) as f32);
+    lengths.sum()
 }

@@ -10,11 +10,11 @@
 //! registers between reading and writing harms a value only where a single stretch begins
 //! before it and goes on after it.
 //!
-//! All blocks are swept once, backwards. Live-through values cost one step per block and
-//! no memory, as stretches that meet at a block's boundary are joined.
+//! All blocks are swept once, backwards. Where two blocks meet in the layout, only values
+//! that are live on one side alone are looked at: the others' stretches go on.
 
 use crate::analysis::{Liveness, Order};
-use crate::function::{Clobbers, Role};
+use crate::function::{Block, Clobbers, Role};
 use crate::program::{Op, Program, Value};
 use crate::target::{File, PReg, RegSet, Target};
 use cranelift_entity::EntityRef;
@@ -69,8 +69,14 @@ impl Ranges {
         liveness: &Liveness<Value>,
     ) -> Ranges {
         let mut sweep = Sweep::new(program, target, order);
+        let mut after: &[Value] = &[];
         for &block in order.all().iter().rev() {
-            sweep.block(program, target, liveness, block);
+            sweep.boundary(after, liveness.live_out(block), block, program);
+            sweep.block(program, target, block);
+            after = liveness.live_in(block);
+        }
+        for &value in after {
+            sweep.close(value, 0, 1);
         }
         sweep.finish()
     }
@@ -158,6 +164,15 @@ pub fn overlap(mut a: &[Stretch], mut b: &[Stretch]) -> bool {
     false
 }
 
+/// What is in ascending `first` but not in ascending `second`.
+fn only_in_first<'a>(first: &'a [Value], second: &'a [Value]) -> impl Iterator<Item = Value> + 'a {
+    let mut second = second.iter().copied().peekable();
+    first.iter().copied().filter(move |&value| {
+        while second.next_if(|&other| other < value).is_some() {}
+        second.peek() != Some(&value)
+    })
+}
+
 /// What is left of `list` after stretches that end by `position`; gallops, as one list may
 /// be far longer than the other.
 fn skip(list: &[Stretch], position: u32) -> &[Stretch] {
@@ -228,40 +243,22 @@ impl Sweep {
         }
     }
 
-    fn block(
-        &mut self,
-        program: &Program,
-        target: &Target,
-        liveness: &Liveness<Value>,
-        block: crate::function::Block,
-    ) {
-        let base = self.bases[block.index()];
-        let ops = &program.blocks[block].ops;
-        let end = base + 1 + 2 * ops.len() as u32;
-        self.now.fill(0);
-        for &value in liveness.live_out(block) {
-            let size = self.sizes[value.index()];
-            self.now[size.file.index()] += u32::from(size.width);
-            self.open[value.index()] = self.joined_end(value, end);
-        }
-        self.note_peaks();
-        for (index, op) in ops.iter().enumerate().rev() {
-            self.operation(program, target, op, base + 1 + 2 * index as u32);
-        }
-        for &value in liveness.live_in(block) {
+    /// Moves from the start of a block, where `after` is live, to the end of `block`, which
+    /// stands right before it in the layout and where `before` is live.
+    fn boundary(&mut self, after: &[Value], before: &[Value], block: Block, program: &Program) {
+        let base = self.bases[block.index()] + 1 + 2 * program.blocks[block].ops.len() as u32;
+        for value in only_in_first(after, before) {
             self.close(value, base, base + 1);
+        }
+        for value in only_in_first(before, after) {
+            self.begin(value, base);
         }
     }
 
-    /// Where the stretch that reaches `end` really ends: another may begin there.
-    fn joined_end(&mut self, value: Value, end: u32) -> u32 {
-        let head = &mut self.heads[value.index()];
-        match self.nodes.get(*head as usize) {
-            Some(node) if node.stretch.start == end => {
-                *head = node.next;
-                node.stretch.end
-            }
-            _ => end,
+    fn block(&mut self, program: &Program, target: &Target, block: Block) {
+        let base = self.bases[block.index()];
+        for (index, op) in program.blocks[block].ops.iter().enumerate().rev() {
+            self.operation(program, target, op, base + 1 + 2 * index as u32);
         }
     }
 
@@ -291,32 +288,38 @@ impl Sweep {
         I: Iterator<Item = (Value, Role)>,
     {
         let late = early + 1;
-        for (value, _) in accesses().filter(|(_, role)| role.writes()) {
-            if self.open[value.index()] == 0 {
+        for (value, role) in accesses() {
+            if role.writes() && self.open[value.index()] == 0 {
                 self.begin(value, late + 1);
             }
         }
-        self.note_peaks();
-        for (value, role) in accesses().filter(|(_, role)| role.writes()) {
-            let start = if role == Role::EarlyDef { early } else { late };
-            self.close(value, start, late + 1);
+        let mut has_early = false;
+        for (value, role) in accesses() {
+            if role.writes() {
+                has_early |= role == Role::EarlyDef;
+                let start = if role == Role::EarlyDef { early } else { late };
+                self.close(value, start, late + 1);
+            }
         }
-        for (value, _) in accesses().filter(|(_, role)| role.reads()) {
-            if self.open[value.index()] == 0 {
+        for (value, role) in accesses() {
+            if role.reads() && self.open[value.index()] == 0 {
                 self.begin(value, late);
             }
         }
-        self.note_peaks();
-        for (value, _) in accesses().filter(|(_, role)| *role == Role::EarlyDef) {
-            let size = self.sizes[value.index()];
-            let peak = &mut self.peaks[size.file.index()];
-            *peak = (*peak).max(self.now[size.file.index()] + u32::from(size.width));
+        if has_early {
+            for (value, _) in accesses().filter(|(_, role)| *role == Role::EarlyDef) {
+                let size = self.sizes[value.index()];
+                let peak = &mut self.peaks[size.file.index()];
+                *peak = (*peak).max(self.now[size.file.index()] + u32::from(size.width));
+            }
         }
     }
 
     fn begin(&mut self, value: Value, end: u32) {
         let size = self.sizes[value.index()];
-        self.now[size.file.index()] += u32::from(size.width);
+        let file = size.file.index();
+        self.now[file] += u32::from(size.width);
+        self.peaks[file] = self.peaks[file].max(self.now[file]);
         self.open[value.index()] = end;
     }
 
@@ -325,18 +328,13 @@ impl Sweep {
         let end = std::mem::take(&mut self.open[index]).max(at_least);
         let size = self.sizes[index];
         self.now[size.file.index()] -= u32::from(size.width);
+        let head = &mut self.heads[index];
+        let next = std::mem::replace(head, self.nodes.len() as u32);
         self.nodes.push(Node {
             stretch: Stretch { start, end },
-            next: self.heads[index],
+            next,
             value,
         });
-        self.heads[index] = self.nodes.len() as u32 - 1;
-    }
-
-    fn note_peaks(&mut self) {
-        for (peak, &now) in self.peaks.iter_mut().zip(&self.now) {
-            *peak = (*peak).max(now);
-        }
     }
 
     fn finish(mut self) -> Ranges {

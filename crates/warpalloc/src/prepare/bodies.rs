@@ -147,7 +147,7 @@ fn earlier_read_of_same(function: &Function, inst: Inst, index: usize) -> Option
     let same = |&i: &usize| {
         i != index && operands[i].vreg == operands[index].vreg && operands[i].role.reads()
     };
-    if !is_free(index) {
+    if !(0..operands.len()).any(|i| same(&i)) || !is_free(index) {
         return None;
     }
     // Prefer a constrained reader, else the first free one.

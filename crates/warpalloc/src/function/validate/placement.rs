@@ -187,9 +187,14 @@ impl Rules<'_> {
         };
         for (body, &origin) in origins.iter().enumerate() {
             let members = || (0..operands.len()).filter(|&i| positions[i].body == body);
-            let Some(any) = members().next() else {
+            let mut first_two = members();
+            let Some(any) = first_two.next() else {
                 continue;
             };
+            let stands_alone = first_two.next().is_none() && group_align(any) == 1;
+            if stands_alone && origin.is_none() {
+                continue;
+            }
             let class_of = |i: usize| self.target.class(f.vreg(operands[i].vreg).class);
             let align_of = |i: usize| (class_of(i).align as i64).max(group_align(i));
             let Some(strictest) = members().max_by_key(|&i| align_of(i)) else {

@@ -145,7 +145,7 @@ impl Gather<'_> {
         for value in [to, from] {
             let fixed = self.fixed.get(value.index()).copied().unwrap_or_default();
             filter = filter.with(fixed);
-            if self.ranges.clobbers_across(value).next().is_some() {
+            if self.ranges.crosses_clobber(value) {
                 filter = filter.with(Filter::CROSSES_CALL).with(Filter::CALLEE_SAVED);
             }
         }

@@ -184,9 +184,7 @@ pub fn each<const W: usize>(
         if member.silent || !ranges.has_clobbers() {
             continue;
         }
-        let across = ranges.clobbers_across(member.value);
-        let units =
-            Mask::of(across.flat_map(|clobber| units_of_file(target, info.file, &clobber.units)));
+        let units: Mask<W> = ranges.clobbered(member.value).widened();
         if !units.is_empty() {
             visit(Constraint::Point {
                 offset,

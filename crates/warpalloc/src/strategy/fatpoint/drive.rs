@@ -210,6 +210,9 @@ fn traits(scene: &Scene, clusters: &Clusters, file: File, costs: Option<&Costs>)
 
 /// How much of the program the cluster stands in the way of.
 fn interference(scene: &Scene, info: &ClusterInfo) -> f32 {
-    let lengths = info.members.iter().map(|m| scene.ranges.length(m.value) as f32);
+    let lengths = info
+        .members
+        .iter()
+        .map(|m| scene.ranges.length(m.value) as f32);
     lengths.sum()
 }

@@ -69,7 +69,8 @@ pub fn allocate(
 ) -> Result<Allocation, Error> {
     let whole = attempts(function, liveness, target, options, false)?;
     let knobs = &options.knobs;
-    if whole.stats.spilled == 0 || !options.split || knobs.split_rounds == 0 {
+    let traffic = whole.stats.edits.stores + whole.stats.edits.reloads;
+    if traffic == 0 || !options.split || knobs.split_rounds == 0 {
         return Ok(whole);
     }
     let Ok(split) = attempts(function, liveness, target, options, true) else {

@@ -13,11 +13,13 @@
 //! All blocks are swept once, backwards. Where two blocks meet in the layout, only values
 //! that are live on one side alone are looked at: the others' stretches go on.
 
+use super::mask::Mask;
 use crate::analysis::{Liveness, Order};
-use crate::function::{Block, Clobbers, Role};
+use crate::function::{Block, Clobbers, Function, Inst, Role};
 use crate::program::{Op, Program, Value};
 use crate::target::{File, PReg, RegSet, Target};
 use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
 
 /// Positions from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,12 +31,19 @@ pub struct Stretch {
 }
 
 /// An operation that overwrites registers besides its results.
-#[derive(Clone, Debug)]
-pub struct Clobber {
+#[derive(Clone, Copy, Debug)]
+struct Clobber {
     /// Its early position.
-    pub at: u32,
-    /// What it overwrites.
-    pub units: RegSet,
+    at: u32,
+    /// What it overwrites, among the sets there are.
+    set: u16,
+}
+
+/// Registers that some operation overwrites: calls all have the same.
+struct ClobberSet {
+    kind: Clobbers,
+    /// By file, the units overwritten.
+    units: Vec<Mask<8>>,
 }
 
 /// The size of a value's register.
@@ -56,6 +65,7 @@ pub struct Ranges {
     /// Values that occur, by where they are first alive.
     by_start: Vec<Value>,
     clobbers: Vec<Clobber>,
+    clobber_sets: Vec<ClobberSet>,
     positions: u32,
     peaks: Vec<u32>,
 }
@@ -129,18 +139,38 @@ impl Ranges {
         })
     }
 
-    /// What overwrites registers while `value` is alive.
-    pub fn clobbers_across(&self, value: Value) -> impl Iterator<Item = &Clobber> {
+    /// The units of its file that are overwritten while `value` is alive.
+    pub fn clobbered(&self, value: Value) -> Mask<8> {
+        let file = self.size(value).file.index();
+        let mut units = Mask::EMPTY;
+        let mut seen: SmallVec<[u16; 4]> = SmallVec::new();
+        for set in self.clobbers_across(value) {
+            if !seen.contains(&set) {
+                seen.push(set);
+                units.add(&self.clobber_sets[set as usize].units[file]);
+                if seen.len() == self.clobber_sets.len() {
+                    break;
+                }
+            }
+        }
+        units
+    }
+
+    /// Whether an operation overwrites registers, of any file, while `value` is alive.
+    pub fn crosses_clobber(&self, value: Value) -> bool {
+        self.clobbers_across(value).next().is_some()
+    }
+
+    fn clobbers_across(&self, value: Value) -> impl Iterator<Item = u16> {
         let clobbers = &self.clobbers[..];
-        let stretches = if clobbers.is_empty() {
-            &[][..]
-        } else {
-            self.of(value)
+        let stretches = match clobbers.is_empty() {
+            true => &[][..],
+            false => self.of(value),
         };
         stretches.iter().flat_map(move |s| {
             let from = clobbers.partition_point(|c| c.at <= s.start);
             let inside = clobbers[from..].iter();
-            inside.take_while(move |c| c.at + 1 < s.end)
+            inside.take_while(move |c| c.at + 1 < s.end).map(|c| c.set)
         })
     }
 
@@ -205,6 +235,7 @@ struct Sweep {
     heads: Vec<u32>,
     nodes: Vec<Node>,
     clobbers: Vec<Clobber>,
+    clobber_sets: Vec<ClobberSet>,
     now: Vec<u32>,
     peaks: Vec<u32>,
 }
@@ -238,6 +269,7 @@ impl Sweep {
             heads: vec![NONE; values],
             nodes: Vec::with_capacity(values + values / 2),
             clobbers: Vec::new(),
+            clobber_sets: Vec::new(),
             now: vec![0; target.files().len()],
             peaks: vec![0; target.files().len()],
         }
@@ -268,10 +300,8 @@ impl Sweep {
                 let function = program.function;
                 let operands = function.operands(*inst);
                 if function.inst(*inst).clobbers != Clobbers::None {
-                    self.clobbers.push(Clobber {
-                        at: early,
-                        units: function.clobbers(target, *inst),
-                    });
+                    let set = self.clobber_set(function, target, *inst);
+                    self.clobbers.push(Clobber { at: early, set });
                 }
                 let accesses = || values.iter().zip(operands).map(|(&v, o)| (v, o.role));
                 self.accesses(accesses, early);
@@ -281,6 +311,23 @@ impl Sweep {
                 self.accesses(|| accesses.clone(), early);
             }
         }
+    }
+
+    /// The number of the set of registers that `inst` overwrites.
+    fn clobber_set(&mut self, function: &Function, target: &Target, inst: Inst) -> u16 {
+        let kind = function.inst(inst).clobbers;
+        let known = self.clobber_sets.iter().position(|set| set.kind == kind);
+        let number = known.unwrap_or_else(|| {
+            let registers = function.clobbers(target, inst);
+            let files = target.files().map(|(file, _)| file);
+            let units = files.map(|file| Mask::of(units_of_file(target, file, &registers)));
+            self.clobber_sets.push(ClobberSet {
+                kind,
+                units: units.collect(),
+            });
+            self.clobber_sets.len() - 1
+        });
+        number as u16
     }
 
     fn accesses<I>(&mut self, accesses: impl Fn() -> I, early: u32)
@@ -363,6 +410,7 @@ impl Sweep {
             sizes: self.sizes,
             by_start,
             clobbers: self.clobbers,
+            clobber_sets: self.clobber_sets,
             positions: self.positions,
             peaks: self.peaks,
         }

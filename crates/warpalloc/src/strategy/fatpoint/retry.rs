@@ -416,7 +416,7 @@ impl<'a> Retry<'a> {
             _ => false,
         };
         stats.coalesced = affinities.iter().filter(same).count() as u32;
-        let through_call = |v: &&Value| scene.ranges.clobbers_across(**v).next().is_some();
+        let through_call = |v: &&Value| scene.ranges.crosses_clobber(**v);
         let values = scene.ranges.by_start().iter();
         stats.live_through_calls = match has_calls(&self.program) {
             true => values.filter(through_call).count() as u32,

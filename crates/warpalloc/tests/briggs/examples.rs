@@ -376,3 +376,31 @@ fn the_pressure_limit_follows_the_generation() {
     };
     assert_eq!(chosen.pressure_limit_on(&Target::cicc()), 0.5);
 }
+
+/// Threads get registers in steps of eight. What could do with fewer steps is coloured again.
+#[test]
+fn what_fits_is_coloured_again_for_fewer_steps_of_registers() {
+    use warpalloc::generate::{self, Rng, Shape};
+    let target = Target::hardware(90).unwrap();
+    let steps = |seed| {
+        let mut rng = Rng::new(seed);
+        let shape = Shape {
+            pressure: 30,
+            calls: false,
+            fixed: false,
+            except: false,
+            pinned: false,
+            wide: true,
+            groups: true,
+            ..Shape::random(150, &mut rng)
+        };
+        let function = generate::function(&shape, &target, &mut rng);
+        let allocation = allocate(&function, &target);
+        let regs = allocation.registers.iter().filter(|r| r.file == File::R);
+        let used = regs.map(|r| r.unit as usize + 1).max().unwrap_or(0);
+        used.div_ceil(8)
+    };
+    let total: usize = (0..200).map(steps).sum();
+    // Ten more where each is coloured once.
+    assert!(total <= 972, "{total} steps");
+}

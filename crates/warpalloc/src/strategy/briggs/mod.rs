@@ -12,6 +12,7 @@
 //! `docs/briggs.md` tells the whole story.
 
 mod conservative;
+mod fewer;
 mod foresee;
 mod graph;
 pub(crate) mod prefer;
@@ -35,6 +36,7 @@ use crate::stats::Stats;
 use crate::strategy::naive;
 use crate::target::Target;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
+use fewer::{budgets_to_try, recolour};
 use foresee::{Choice, Foresight};
 use graph::{Graph, Limits};
 use prefer::Preferences;
@@ -199,10 +201,37 @@ fn attempt(
     let Some(colours) = coloured else {
         return fall_back(program.function, target, options, stats);
     };
-    match join_reloads(&program, &mut spiller, target, options, &mut stats) {
-        Some((joined, colours)) => finish(&joined, target, options, &colours, stats),
-        None => finish(&program, target, options, &colours, stats),
+    let (program, colours) = match join_reloads(&program, &mut spiller, target, options, &mut stats)
+    {
+        Some(joined) => joined,
+        None => (program, colours),
+    };
+    let fewer = in_fewer_registers(
+        &program, built, &spiller, target, options, &colours, &mut stats,
+    );
+    finish(&program, target, options, &fewer.unwrap_or(colours), stats)
+}
+
+/// Colours the finished `program` for fewer registers, if that costs nothing.
+fn in_fewer_registers(
+    program: &Program,
+    first: &Built,
+    spiller: &Spiller,
+    target: &Target,
+    options: &Options,
+    colours: &Colours,
+    stats: &mut Stats,
+) -> Option<Colours> {
+    let budgets = budgets_to_try(program, target, colours);
+    if budgets.is_empty() {
+        return None;
     }
+    let unspilled = stats.spilled + stats.rematerialised == 0;
+    let rebuilt = (!unspilled).then(|| Built::new(program, target, stats));
+    let built = rebuilt.as_ref().unwrap_or(first);
+    let costs = built.costs(program, target, spiller.cost_model());
+    let wanted = (&budgets[..], &costs);
+    recolour(program, target, options, built, wanted, colours, stats)
 }
 
 /// Colours and spills until every value has a register; nothing if that never happens.
@@ -227,7 +256,7 @@ fn until_coloured(
         let foresight = Foresight::new(program, target, built, &costs);
         clock.lap(stats, "foresee");
         let costs = foresight.as_ref().map_or(&costs, Foresight::costs);
-        let selected = colour(program, target, options, built, costs, stats)?;
+        let selected = colour(program, target, options, built, &built.bodies, costs, stats)?;
         stats.iterations += 1;
         if selected.spilled.is_empty() {
             return Ok(selected.stuck.is_none().then_some(selected.colours));
@@ -288,7 +317,16 @@ fn join_reloads<'a>(
     for _ in 0..MAX_JOIN_ROUNDS {
         let built = Built::new(&joined, target, stats);
         let costs = built.costs(&joined, target, spiller.cost_model());
-        let selected = colour(&joined, target, options, &built, &costs, stats).ok()?;
+        let selected = colour(
+            &joined,
+            target,
+            options,
+            &built,
+            &built.bodies,
+            &costs,
+            stats,
+        )
+        .ok()?;
         if selected.spilled.is_empty() {
             return selected
                 .stuck
@@ -328,13 +366,13 @@ fn colour(
     target: &Target,
     options: &Options,
     built: &Built,
+    bodies: &Bodies,
     costs: &SecondaryMap<Value, f32>,
     stats: &mut Stats,
 ) -> Result<Selected, Error> {
     let Built {
         interference,
         moves,
-        bodies,
         ..
     } = built;
     let mut clock = Clock::start();
@@ -376,16 +414,25 @@ fn finish(
     mut stats: Stats,
 ) -> Result<Allocation, Error> {
     let mut clock = Clock::start();
-    for op in program.blocks.values().flat_map(|block| &block.ops) {
-        for part in copied_parts(program, target, op) {
-            let unit = |v| colours[v].map_or(0, |reg| reg.unit as i32);
-            stats.copies += 1;
-            stats.coalesced += (unit(part.to) + part.distance == unit(part.from)) as u32;
-        }
-    }
+    let (copies, left) = copies(program, target, colours);
+    stats.copies += copies;
+    stats.coalesced += copies - left;
     let mut allocation = emit(program, target, options, colours, stats)?;
     clock.lap(&mut allocation.stats, "emit");
     Ok(allocation)
+}
+
+/// How many copies there are, and how many of them need code.
+fn copies(program: &Program, target: &Target, colours: &Colours) -> (u32, u32) {
+    let unit = |v| colours[v].map_or(0, |reg| reg.unit as i32);
+    let (mut all, mut left) = (0, 0);
+    for op in program.blocks.values().flat_map(|block| &block.ops) {
+        for part in copied_parts(program, target, op) {
+            all += 1;
+            left += (unit(part.to) + part.distance != unit(part.from)) as u32;
+        }
+    }
+    (all, left)
 }
 
 fn check_spill_limit(stats: &Stats, options: &Options) -> Result<(), Error> {

@@ -23,7 +23,7 @@ struct Kind {
 const KINDS: [Kind; 4] = [
     Kind {
         name: "fits",
-        pressure: 40,
+        pressure: 32,
         predicates: false,
         budget: 255,
     },

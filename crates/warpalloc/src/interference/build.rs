@@ -259,7 +259,7 @@ impl Build<'_> {
 }
 
 impl Interference {
-    /// Adds edges between values that do not interfere yet.
+    /// Adds edges between values that do not interfere yet, given in ascending order.
     fn add_conditions(&mut self, conditions: &[((Value, Value), Option<i32>)]) {
         let mut more: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
         for &((a, b), distance) in conditions {
@@ -275,12 +275,15 @@ impl Interference {
         let mut neighbours = Vec::with_capacity(self.neighbours.len() + 2 * conditions.len());
         starts.push(0);
         for value in (0..values).map(Value::new) {
-            let from = neighbours.len();
-            neighbours.extend_from_slice(self.row(value));
-            if !more[value].is_empty() {
-                neighbours.extend_from_slice(&more[value]);
-                neighbours[from..].sort_unstable_by_key(|entry| entry & !CONDITIONAL);
+            // Conditions are sorted, so what is added to a row ascends as the row does.
+            let mut rest = self.row(value);
+            for &entry in &more[value] {
+                let before = rest.partition_point(|&known| known < entry & !CONDITIONAL);
+                neighbours.extend_from_slice(&rest[..before]);
+                neighbours.push(entry);
+                rest = &rest[before..];
             }
+            neighbours.extend_from_slice(rest);
             starts.push(neighbours.len() as u32);
         }
         self.starts = starts;

@@ -64,7 +64,7 @@ fn main() {
     }
 }
 
-fn measure(kind: &Kind, insts: usize, runs: usize, phases: bool) {
+fn measure(kind: &Kind, insts: usize, runs: u32, phases: bool) {
     let target = Target::hardware(90).expect("sm_90 is in the table");
     let shape = Shape {
         pressure: kind.pressure,
@@ -73,8 +73,8 @@ fn measure(kind: &Kind, insts: usize, runs: usize, phases: bool) {
     };
     let function = generate::function(&shape, &target, &mut Rng::new(7));
     let target = target.with_budget(File::R, kind.budget);
-    let (time, allocation) = match best_time(&function, &target, runs) {
-        Ok(best) => best,
+    let (time, allocation) = match mean_time(&function, &target, runs) {
+        Ok(mean) => mean,
         Err(error) => return println!("{:10} {insts:7} {:4} {error}", kind.name, kind.budget),
     };
     let stats = &allocation.stats;
@@ -101,38 +101,35 @@ fn measure(kind: &Kind, insts: usize, runs: usize, phases: bool) {
     }
 }
 
-/// The shortest of several runs, since other work can only lengthen one.
-fn best_time(
+/// The mean of `runs` runs or more: as many as take a tenth of a second.
+fn mean_time(
     function: &Function,
     target: &Target,
-    runs: usize,
+    runs: u32,
 ) -> Result<(Duration, Allocation), Error> {
     let options = Options {
         strategy: Strategy::Briggs,
         verify: false,
         ..Options::default()
     };
-    let once = || -> Result<(Duration, Allocation), Error> {
-        let (start, processor) = (Instant::now(), processor_time());
+    let (start, processor) = (Instant::now(), processor_time());
+    let mut done = 0;
+    loop {
         let allocation = warpalloc::allocate(function, target, &options)?;
-        let elapsed = match (processor, processor_time()) {
+        done += 1;
+        if done < runs || start.elapsed() < Duration::from_millis(100) {
+            continue;
+        }
+        let spent = match (processor, processor_time()) {
             (Some(before), Some(after)) => after - before,
             _ => start.elapsed(),
         };
-        Ok((elapsed, allocation))
-    };
-    let mut best = once()?;
-    for _ in 1..runs {
-        let next = once()?;
-        if next.0 < best.0 {
-            best = next;
-        }
+        return Ok((spent / done, allocation));
     }
-    Ok(best)
 }
 
 /// Time this thread has spent on a processor, where Linux tells it: what else the machine
-/// does counts for less then.
+/// does counts for less then. It is brought up to date every few milliseconds only.
 fn processor_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = stat.split_whitespace().next()?.parse().ok()?;

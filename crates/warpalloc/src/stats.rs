@@ -88,7 +88,9 @@ pub struct Stats {
     pub fell_back: bool,
     /// The interference graph, for strategies that build one.
     pub graph: GraphStats,
-    /// Edges looked at while graphs were taken apart, in all rounds: what that costs.
+    /// Graphs that were coloured: one per round, and those that improve on a colouring.
+    pub colourings: u32,
+    /// Edges looked at while all those graphs were taken apart: what that costs.
     pub edge_visits: u64,
     /// Inserted code.
     pub edits: EditCounts,

@@ -21,10 +21,10 @@ fn stats(insts: usize, budget: usize) -> Stats {
     allocate(&function, &target, &options).unwrap().stats
 }
 
-/// How often each edge of the first graph is looked at per round.
+/// How often each edge of the first graph is looked at per colouring.
 fn visits_per_edge(stats: &Stats) -> f64 {
-    let rounds = stats.iterations.max(1);
-    stats.edge_visits as f64 / stats.graph.edges as f64 / f64::from(rounds)
+    let edges = stats.graph.edges * u64::from(stats.colourings);
+    stats.edge_visits as f64 / edges.max(1) as f64
 }
 
 /// Merges that walk around the whole body they extend show up here: with two such walks per
@@ -35,6 +35,7 @@ fn an_edge_is_looked_at_a_few_times_whatever_the_size() {
         for insts in [1_000, 8_000] {
             let stats = stats(insts, budget);
             assert_eq!(stats.spilled > 0, budget == 32);
+            assert!(stats.edge_visits > 0);
             let visits = visits_per_edge(&stats);
             assert!(visits < 8.0, "{visits} visits at {insts} and {budget}");
         }

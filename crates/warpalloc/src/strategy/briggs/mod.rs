@@ -388,6 +388,7 @@ fn colour(
         return Err(Error::Unproved(message));
     }
     stats.merges += simplified.merges;
+    stats.colourings += 1;
     stats.edge_visits += simplified.graph.visits;
     clock.lap(stats, "simplify");
     let mut preferences = Preferences::new(program, target, interference, moves);

@@ -4,8 +4,8 @@
 //! budget may reach far above the number of registers that are ever in use at once. Threads
 //! are given registers in steps of eight, and more of them run at a time the fewer each
 //! takes. So a function of which nothing is in memory is coloured again with the file cut
-//! down to the fewest registers that could do, and half-way there if that fails. A colouring without
-//! a spill that leaves the copies as they were is kept.
+//! down to the fewest registers that could do. A colouring without a spill that leaves no
+//! more copies is kept. One try, because it takes as long as a round.
 
 use super::select::Colours;
 use super::{Built, colour, copies};
@@ -21,45 +21,38 @@ use cranelift_entity::SecondaryMap;
 /// Threads get registers in multiples of this, on every generation.
 const STEP: usize = 8;
 
-/// Budgets below what `colours` take that are worth a try, the smallest first.
-pub fn budgets_to_try(program: &Program, target: &Target, colours: &Colours) -> Vec<usize> {
+/// A budget below what `colours` take that is worth a try.
+pub fn budget_to_try(program: &Program, target: &Target, colours: &Colours) -> Option<usize> {
     let function = program.function;
     // What is called pays for registers it must preserve, not for those it takes.
     if function.convention() == Convention::Device || !program.slots.is_empty() {
-        return Vec::new();
+        return None;
     }
     let used = in_use(program, target, colours);
     if used <= STEP {
-        return Vec::new();
+        return None;
     }
     let floor = register_floor(function, target, &Liveness::compute(function));
-    let least = floor.next_multiple_of(STEP);
-    let halfway = least.midpoint(used).next_multiple_of(STEP);
-    let mut budgets = vec![least, halfway];
-    budgets.dedup();
-    budgets.retain(|&budget| budget < used);
-    budgets
+    let budget = floor.next_multiple_of(STEP);
+    (budget < used).then_some(budget)
 }
 
-/// A colouring of `program` in one of the `budgets` that needs no more copies than `colours`.
+/// A colouring of `program` within `budget` that needs no more copies than `colours`.
 pub fn recolour(
     program: &Program,
     target: &Target,
     options: &Options,
     built: &Built,
-    (budgets, costs): (&[usize], &SecondaryMap<Value, f32>),
+    (budget, costs): (usize, &SecondaryMap<Value, f32>),
     colours: &Colours,
     stats: &mut Stats,
 ) -> Option<Colours> {
-    let before = copies(program, target, colours).1;
-    budgets.iter().find_map(|&budget| {
-        let smaller = target.clone().with_budget(File::R, budget);
-        let bodies = Bodies::new(program, &smaller, &built.interference);
-        let selected = colour(program, &smaller, options, built, &bodies, costs, stats).ok()?;
-        let found = selected.spilled.is_empty() && selected.stuck.is_none();
-        let as_good = || copies(program, target, &selected.colours).1 <= before;
-        (found && as_good()).then_some(selected.colours)
-    })
+    let smaller = target.clone().with_budget(File::R, budget);
+    let bodies = Bodies::new(program, &smaller, &built.interference);
+    let selected = colour(program, &smaller, options, built, &bodies, costs, stats).ok()?;
+    let copied = |colours| copies(program, target, colours).1;
+    let found = selected.spilled.is_empty() && selected.stuck.is_none();
+    (found && copied(&selected.colours) <= copied(colours)).then_some(selected.colours)
 }
 
 /// Registers of the general file up to the highest in use.

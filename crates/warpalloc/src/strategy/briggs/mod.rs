@@ -36,7 +36,7 @@ use crate::stats::Stats;
 use crate::strategy::naive;
 use crate::target::Target;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
-use fewer::{budgets_to_try, recolour};
+use fewer::{budget_to_try, recolour};
 use foresee::{Choice, Foresight};
 use graph::{Graph, Limits};
 use prefer::Preferences;
@@ -222,16 +222,18 @@ fn in_fewer_registers(
     colours: &Colours,
     stats: &mut Stats,
 ) -> Option<Colours> {
-    let budgets = budgets_to_try(program, target, colours);
-    if budgets.is_empty() {
-        return None;
-    }
+    let budget = budget_to_try(program, target, colours)?;
+    let mut clock = Clock::start();
+    // What this takes is a phase of its own, and no part of the rounds.
+    let mut apart = stats.clone();
     let unspilled = stats.spilled + stats.rematerialised == 0;
-    let rebuilt = (!unspilled).then(|| Built::new(program, target, stats));
+    let rebuilt = (!unspilled).then(|| Built::new(program, target, &mut apart));
     let built = rebuilt.as_ref().unwrap_or(first);
     let costs = built.costs(program, target, spiller.cost_model());
-    let wanted = (&budgets[..], &costs);
-    recolour(program, target, options, built, wanted, colours, stats)
+    let wanted = (budget, &costs);
+    let fewer = recolour(program, target, options, built, wanted, colours, &mut apart);
+    clock.lap(stats, "recolour");
+    fewer
 }
 
 /// Colours and spills until every value has a register; nothing if that never happens.

@@ -4,9 +4,16 @@
 //! write it back to the blocks that write it, so memory is the size of the answer. Reads
 //! are those of instructions, of edge arguments, and of recomputations: an allocator may
 //! keep an input alive only to compute something again, and then its value matters too.
+//!
+//! Records are variables of their own here. An instruction with a record and everyone who
+//! computes it read it; an instruction that gives one of its inputs a new value, and so
+//! makes it useless, counts as writing it. Copies pass values on, and an instruction with a
+//! record may yield what is recorded, so neither makes another record useless. Records of
+//! instructions that are computed on edges alone begin there.
 
+use super::equations::Equations;
 use crate::allocation::{Allocation, Edit};
-use crate::function::{Block, Function, VReg};
+use crate::function::{Block, Function, Inst, Kind, VReg};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::ops::Range;
 
@@ -16,8 +23,12 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn compute(function: &Function, allocation: &Allocation) -> Live {
-        let events = Events::collect(function, allocation);
+    pub(super) fn compute(
+        function: &Function,
+        allocation: &Allocation,
+        equations: &Equations,
+    ) -> Live {
+        let events = Events::collect(function, allocation, equations);
         let mut walk = Walk {
             function,
             live_for: SecondaryMap::new(),
@@ -26,7 +37,8 @@ impl Live {
             work: Vec::new(),
             found: Vec::new(),
         };
-        for vreg in function.vregs() {
+        let records = equations.records().map(|(record, _)| record);
+        for vreg in function.vregs().chain(records) {
             walk.run(vreg, &events);
         }
         // Walks run by ascending vreg, and lists keep that order.
@@ -61,15 +73,19 @@ struct Events {
     writes: Lists<Block>,
     /// Blocks it is a parameter of.
     params: Lists<Block>,
+    /// Edges, by their ends, on which it is written.
+    edges: Lists<(Block, Block)>,
 }
 
 impl Events {
-    fn collect(function: &Function, allocation: &Allocation) -> Events {
+    fn collect(function: &Function, allocation: &Allocation, equations: &Equations) -> Events {
         let mut scan = Scan {
             function,
+            equations,
             written_in: SecondaryMap::new(),
             reads: Vec::new(),
             writes: Vec::new(),
+            edges: Vec::new(),
         };
         let mut params = Vec::new();
         for block in function.blocks() {
@@ -82,20 +98,23 @@ impl Events {
             );
             scan.block(block, allocation);
         }
-        let vregs = function.vreg_count();
+        let vregs = function.vreg_count() + equations.records().len();
         Events {
             reads: Lists::new(vregs, &scan.reads),
             writes: Lists::new(vregs, &scan.writes),
             params: Lists::new(vregs, &params),
+            edges: Lists::new(vregs, &scan.edges),
         }
     }
 }
 
 struct Scan<'a> {
     function: &'a Function,
+    equations: &'a Equations,
     written_in: SecondaryMap<VReg, Option<Block>>,
     reads: Vec<(usize, Block)>,
     writes: Vec<(usize, Block)>,
+    edges: Vec<(usize, (Block, Block))>,
 }
 
 impl Scan<'_> {
@@ -107,16 +126,31 @@ impl Scan<'_> {
             for operand in operands.iter().filter(|o| o.role.reads()) {
                 self.read(block, operand.vreg);
             }
+            let record = self.equations.record(inst);
+            if let Some(record) = record {
+                self.read(block, record);
+            }
+            let news = record.is_none() && self.function.inst(inst).kind != Kind::Copy;
             for operand in operands.iter().filter(|o| o.role.writes()) {
-                if self.written_in[operand.vreg] != Some(block) {
-                    self.written_in[operand.vreg] = Some(block);
-                    self.writes.push((operand.vreg.index(), block));
+                self.write(block, operand.vreg);
+                for &useless in self.equations.records_reading(operand.vreg) {
+                    if news {
+                        self.write(block, useless);
+                    }
                 }
             }
             self.edits(block, allocation.edits.after(inst));
         }
         for (succ, edge) in function.succs(block).iter().enumerate() {
-            self.edits(block, allocation.edits.on_edge(block, succ as u32));
+            let edits = || allocation.edits.on_edge(block, succ as u32);
+            let parallel = function
+                .succs(block)
+                .iter()
+                .filter(|e| e.block == edge.block);
+            if !self.equations.is_empty() && parallel.count() == 1 {
+                self.begun_on_edge(block, edge.block, edits());
+            }
+            self.edits(block, edits());
             for &arg in &edge.args {
                 self.read(block, arg);
             }
@@ -126,10 +160,42 @@ impl Scan<'_> {
     fn edits<'e>(&mut self, block: Block, edits: impl Iterator<Item = &'e Edit>) {
         for edit in edits {
             if let Edit::Recompute { inst, .. } = *edit {
-                for operand in self.function.operands(inst) {
-                    self.read(block, operand.vreg);
-                }
+                self.recomputation(block, inst);
             }
+        }
+    }
+
+    /// Finds records that begin on the edge.
+    fn begun_on_edge<'e>(&mut self, from: Block, to: Block, edits: impl Iterator<Item = &'e Edit>) {
+        for edit in edits {
+            if let Edit::Recompute { inst, .. } = *edit
+                && let Some(record) = self.equations.record(inst)
+                && self.equations.begins_on_edges(record)
+            {
+                self.edges.push((record.index(), (from, to)));
+            }
+        }
+    }
+
+    /// An equation is about the present results, which therefore matter; a record is not.
+    fn recomputation(&mut self, block: Block, inst: Inst) {
+        let record = self.equations.record(inst);
+        for operand in self.function.operands(inst) {
+            if record.is_none() || operand.role.reads() {
+                self.read(block, operand.vreg);
+            }
+        }
+        if let Some(record) = record
+            && !self.equations.begins_on_edges(record)
+        {
+            self.read(block, record);
+        }
+    }
+
+    fn write(&mut self, block: Block, vreg: VReg) {
+        if self.written_in[vreg] != Some(block) {
+            self.written_in[vreg] = Some(block);
+            self.writes.push((vreg.index(), block));
         }
     }
 
@@ -167,7 +233,8 @@ impl Walk<'_> {
                 continue;
             }
             for &pred in self.function.preds(block) {
-                if self.written_for[pred] != Some(vreg) {
+                let on_edge = events.edges.of(vreg.index()).contains(&(pred, block));
+                if self.written_for[pred] != Some(vreg) && !on_edge {
                     self.mark(vreg, pred);
                 }
             }

@@ -125,6 +125,9 @@ impl Flow<'_> {
     }
 
     fn recompute(&mut self, inst: Inst, regs: &[PReg]) -> Outcome {
+        if let Some(record) = self.equations.record(inst) {
+            return self.recompute_recorded(inst, record, regs);
+        }
         if !self.equations.holds(inst) {
             return Err(self.refuse_edit(Fault::StaleEquation(inst)));
         }
@@ -199,7 +202,7 @@ impl Flow<'_> {
         (0..function.succs(block).len()).any(live_along)
     }
 
-    fn is_at_home(&self, content: Content, file: File) -> bool {
+    pub(super) fn is_at_home(&self, content: Content, file: File) -> bool {
         let home = self.homes.get((content.value() - self.base) as usize);
         home.is_some_and(|files| files & file_bit(file) != 0)
     }

@@ -1,6 +1,7 @@
 //! The dataflow part of the proof: which location holds which value, block by block.
 
 mod edits;
+mod records;
 
 use super::equations::Equations;
 use super::live::{Lists, Live};
@@ -23,8 +24,17 @@ pub(super) fn check(
     allocation: &Allocation,
     scratch: &mut Scratch,
 ) -> Outcome {
-    let live = Live::compute(function, allocation);
-    let mut flow = Flow::new(function, target, allocation, &live, std::mem::take(scratch));
+    let equations = Equations::collect(function, allocation);
+    let live = Live::compute(function, allocation, &equations);
+    let scratch_memory = std::mem::take(scratch);
+    let mut flow = Flow::new(
+        function,
+        target,
+        allocation,
+        &live,
+        equations,
+        scratch_memory,
+    );
     let outcome = flow.prove();
     *scratch = flow.into_scratch();
     outcome
@@ -68,7 +78,8 @@ struct Flow<'a> {
     pinned: Vec<VReg>,
     watch_pinned: bool,
 
-    /// First part of each virtual register; those of preserved units come after all.
+    /// First part of each virtual register, then of each record; those of preserved units
+    /// come after all.
     part_base: Vec<u32>,
     /// By part: the file of its virtual register, as a bit.
     part_files: Vec<u32>,
@@ -89,6 +100,8 @@ struct Flow<'a> {
     states: Vec<Option<Partition>>,
     meet: Meet,
     edge_values: Vec<Value>,
+    /// Records that the edits of the present edge have overwritten, the latest last.
+    overwritten: Vec<records::Overwritten>,
     at: Cursor,
 }
 
@@ -98,6 +111,7 @@ impl<'a> Flow<'a> {
         target: &'a Target,
         allocation: &'a Allocation,
         live: &'a Live,
+        equations: Equations,
         scratch: Scratch,
     ) -> Flow<'a> {
         let preserved = match function.convention() {
@@ -129,6 +143,14 @@ impl<'a> Flow<'a> {
             parts += class.width as u32;
             part_files.resize(parts as usize, file_bit(class.file));
         }
+        for (_, inst) in equations.records() {
+            part_base.push(parts);
+            for operand in function.operands(inst) {
+                let class = target.class(function.vreg(operand.vreg).class);
+                parts += class.width as u32;
+                part_files.resize(parts as usize, file_bit(class.file));
+            }
+        }
         part_base.push(parts);
         let live_parts = live.expand(|vreg| part_base[vreg.index()]..part_base[vreg.index() + 1]);
         let words = Words::of(target);
@@ -147,7 +169,7 @@ impl<'a> Flow<'a> {
             target,
             allocation,
             live,
-            equations: Equations::collect(function, allocation),
+            equations,
             clobbers: ClobberedUnits::default(),
             pinned: function
                 .vregs()
@@ -168,6 +190,7 @@ impl<'a> Flow<'a> {
             states,
             meet,
             edge_values,
+            overwritten: Vec::new(),
             at: Cursor {
                 block: entry,
                 index: 0,
@@ -262,6 +285,7 @@ impl<'a> Flow<'a> {
         for (succ, edge) in function.succs(block).iter().enumerate() {
             let succ = succ as u32;
             self.locations.remember();
+            self.overwritten.clear();
             self.edits(
                 Point::Edge(block, succ),
                 allocation.edits.on_edge(block, succ),
@@ -270,6 +294,7 @@ impl<'a> Flow<'a> {
                 changed(edge.block);
             }
             self.locations.restore();
+            self.restore_records();
         }
         Ok(())
     }
@@ -314,6 +339,7 @@ impl<'a> Flow<'a> {
                 self.restore_params(params, before);
             }
         }
+        self.blank_records(block, &mut values);
         let equations = self.edge_equations(block, args);
         let state = &mut self.states[block.index()];
         let changed = match state {
@@ -369,7 +395,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Equations that hold on the way into `block` and speak of a value that is live there.
+    /// Equations that hold on the way into `block` and speak of a value that is live there,
+    /// and records that someone asks for from there on.
     fn edge_equations(&self, block: Block, args: &[VReg]) -> Vec<u32> {
         if self.equations.is_empty() {
             return Vec::new();
@@ -379,7 +406,11 @@ impl<'a> Flow<'a> {
         let params = &self.function.block(block).params;
         let redefined = |vreg: VReg| params.iter().zip(args).any(|(&p, &a)| p == vreg && a != p);
         holding.retain(|&equation| {
-            let operands = self.function.operands(self.equations.inst(equation));
+            let inst = self.equations.inst(equation);
+            if let Some(record) = self.equations.record(inst) {
+                return live.binary_search(&record).is_ok();
+            }
+            let operands = self.function.operands(inst);
             let wanted = |o: &&Operand| o.role.writes() && live.binary_search(&o.vreg).is_ok();
             operands.iter().any(|o| wanted(&o)) && !operands.iter().any(|o| redefined(o.vreg))
         });
@@ -405,9 +436,12 @@ impl<'a> Flow<'a> {
                 }
             }
         }
-        match info.kind == Kind::Copy && self.is_faithful_copy(operands) {
-            true => self.copy(operands, deleted),
-            false => self.define(operands),
+        match self.equations.record(inst) {
+            Some(record) => self.define_recorded(inst, record),
+            None if info.kind == Kind::Copy && self.is_faithful_copy(operands) => {
+                self.copy(operands, deleted);
+            }
+            None => self.define(operands),
         }
         for (operand, &reg) in operands.iter().zip(registers) {
             if operand.role.writes() {

@@ -324,6 +324,7 @@ fn allocated_json(allocated: &Allocated) -> Value {
         "spilled": stats.spilled,
         "spill_rate": stats.spill_rate(),
         "rematerialised": stats.rematerialised,
+        "hoisted": stats.hoisted,
         "copies": stats.copies,
         "coalesced": stats.coalesced,
         "coalescing_rate": stats.coalescing_rate(),

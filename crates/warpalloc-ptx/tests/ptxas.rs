@@ -125,6 +125,22 @@ fn ptxas_accepts_spills_to_shared_memory_or_is_skipped() {
     accepted("shared", &options, |path| !is_huge(path));
 }
 
+#[test]
+fn ptxas_accepts_hoisted_invariants_or_is_skipped() {
+    for maxnreg in [None, Some(40)] {
+        let mut options = options(Strategy::Fatpoint, maxnreg);
+        let set = options.options.set("HoistInvariantsPolicy", "always");
+        set.unwrap();
+        accepted("hoisted", &options, |path| {
+            // Those with something to hoist.
+            let name = path.to_string_lossy();
+            ["async", "nbody", "sgemm", "switchboard", "warpops", "wide"]
+                .iter()
+                .any(|kernel| name.contains(kernel))
+        });
+    }
+}
+
 /// Every kind of access that promotion rewrites, with labels where addresses go.
 const PROMOTABLE: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
 .visible .entry k(.param .u64 out) {

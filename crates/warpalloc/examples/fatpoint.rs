@@ -2,9 +2,10 @@
 //! beside the peak-pressure bound, and a campaign of proofs.
 //!
 //! ```text
-//! cargo run --release --example fatpoint speed
+//! cargo run --release --example fatpoint speed [RUNS [KNOB=VALUE ...]]
 //! cargo run --release --example fatpoint registers
 //! cargo run --release --example fatpoint campaign 100000 [KNOB=VALUE ...]
+//! cargo run --release --example fatpoint hoist 1000
 //! ```
 
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use warpalloc::allocation::{Edit, Point};
 use warpalloc::analysis::{Frequencies, Liveness, Loops, Order, Pressure};
 use warpalloc::function::Function;
 use warpalloc::generate::{self, Rng, Shape};
+use warpalloc::prepare::hoist::net_cycles;
 use warpalloc::target::{File, Target};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 
@@ -24,17 +26,22 @@ fn main() {
         "registers" => registers(count.unwrap_or(200)),
         "profile" => profile(count.unwrap_or(50)),
         "campaign" => campaign(count.unwrap_or(2_000)),
-        other => eprintln!("no mode `{other}`; the modes are speed, registers and campaign"),
+        "hoist" => hoist(count.unwrap_or(1_000)),
+        other => eprintln!("no mode `{other}`; the modes are speed, registers, campaign and hoist"),
     }
 }
 
 fn options(strategy: Strategy) -> Options {
-    Options {
+    let mut options = Options {
         strategy,
         verify: false,
         finish: false,
         ..Options::default()
+    };
+    for setting in std::env::args().skip(3).filter(|s| s.contains('=')) {
+        options.knobs.set(&setting).expect("a knob");
     }
+    options
 }
 
 fn hardware() -> Target {
@@ -270,6 +277,41 @@ fn campaign(count: usize) {
     );
     for reason in reasons {
         println!("fell back: {reason}");
+    }
+}
+
+/// What each hoisting policy moves out of the loops of random functions, and what it costs.
+fn hoist(count: usize) {
+    println!(
+        "{:>8} {:>6} | {:>8} {:>12} {:>12} {:>10}",
+        "policy", "budget", "hoisted", "cycles", "traffic", "registers"
+    );
+    for budget in [16, 24, 32, 64, 255] {
+        for policy in ["never", "inner", "always"] {
+            let target = hardware().with_budget(File::R, budget);
+            let mut options = Options::with_strategy(Strategy::Fatpoint);
+            let set = options.set("HoistInvariantsPolicy", policy);
+            set.expect("the policy exists");
+            let (mut hoisted, mut cycles, mut stored, mut registers) = (0, 0.0, 0.0, 0);
+            for seed in 0..count {
+                let mut rng = Rng::new(seed as u64);
+                let shape = Shape {
+                    remat: true,
+                    ..Shape::random(120, &mut rng)
+                };
+                let function = generate::function(&shape, &target, &mut rng);
+                let Ok(allocation) = allocate(&function, &target, &options) else {
+                    continue;
+                };
+                hoisted += allocation.stats.hoisted;
+                cycles += net_cycles(&function, &allocation);
+                stored += traffic(&function, &allocation);
+                registers += used(&function, &target, &allocation);
+            }
+            println!(
+                "{policy:>8} {budget:>6} | {hoisted:>8} {cycles:>12.0} {stored:>12.0} {registers:>10}"
+            );
+        }
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Stats {
     pub spilled: u32,
     /// Values that are recomputed instead.
     pub rematerialised: u32,
+    /// Loop invariants that are computed before their loop.
+    pub hoisted: u32,
     /// Copies the function had, constraint copies included.
     pub copies: u32,
     /// Copies that need no code because both sides share a register.

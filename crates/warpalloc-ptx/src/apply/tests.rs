@@ -192,3 +192,87 @@ fn calls_are_never_refused_for_their_braces() {
         }
     }
 }
+
+/// A loop within a loop, entered from two sides. `mul.lo`, `and`, which reads it, and
+/// `%tid.x` are invariants of the inner loop; the guarded `shl` may not move.
+const INVARIANTS: &str = ".version 8.0\n.target sm_90\n.address_size 64\n.file 1 \"k.cu\"\n\
+.visible .entry k(.param .u64 out, .param .u32 n)
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<12>;
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [out];
+	ld.param.u32 %r1, [n];
+	mov.u32 %r2, 0;
+	mov.u32 %r8, 1;
+$OUTER:
+	.loc 1 4 1
+	ld.global.u32 %r9, [%rd1];
+	setp.eq.s32 %p2, %r9, 3;
+	@%p2 bra $INNER;
+	add.s32 %r2, %r2, %r9;
+$INNER:
+	.loc 1 5 3
+	mul.lo.s32 %r3, %r1, 12;
+	and.b32 %r4, %r3, 255;
+	mov.u32 %r5, %tid.x;
+	@%p2 shl.b32 %r8, %r1, 2;
+	.loc 1 6 3
+	add.s32 %r2, %r2, %r4;
+	add.s32 %r2, %r2, %r5;
+	add.s32 %r2, %r2, %r8;
+	st.global.u32 [%rd1], %r2;
+	setp.lt.s32 %p1, %r2, 1000;
+	@%p1 bra $INNER;
+	setp.lt.s32 %p3, %r2, 100000;
+	@%p3 bra $OUTER;
+	st.global.u32 [%rd1+4], %r3;
+	ret;
+}
+";
+
+/// The lines between the label and the branch back to it.
+fn turn_of<'t>(text: &'t str, label: &str) -> &'t str {
+    let start = text.find(&format!("{label}:")).unwrap();
+    let end = text[start..].find(&format!("bra {label};")).unwrap();
+    &text[start..start + end]
+}
+
+#[test]
+fn invariants_are_written_before_their_loop_and_run_the_same() {
+    let with_policy = |policy: &str, cap| {
+        let mut options = with(Strategy::Fatpoint, cap);
+        options
+            .options
+            .set("HoistInvariantsPolicy", policy)
+            .unwrap();
+        options
+    };
+    for policy in ["never", "inner", "always"] {
+        for cap in [None, Some(16)] {
+            assert_eq!(same_runs("k", INVARIANTS, &with_policy(policy, cap)), 1);
+        }
+        let options = with_policy(policy, None);
+        let text = allocate_module(INVARIANTS, &options, None).unwrap().text;
+        let turn = turn_of(&text, "$INNER");
+        for moves in ["mul.lo", "and.b32", "%tid.x"] {
+            assert_eq!(turn.contains(moves), policy == "never", "{text}");
+        }
+        assert!(turn.contains("shl.b32"), "guarded code stays: {text}");
+        // The inner loop is entered from two sides, each of which computes them.
+        let times = text.matches("mul.lo.s32").count();
+        assert_eq!(times, if policy == "never" { 1 } else { 2 }, "{text}");
+    }
+}
+
+#[test]
+fn the_corpus_runs_the_same_with_every_invariant_hoisted() {
+    for (path, text) in files_below(CORPUS) {
+        for cap in [None, Some(40)] {
+            let mut options = with(Strategy::Fatpoint, cap);
+            let set = options.options.set("HoistInvariantsPolicy", "always");
+            set.unwrap();
+            same_runs(&path, &text, &options);
+        }
+    }
+}

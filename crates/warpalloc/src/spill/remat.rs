@@ -98,7 +98,9 @@ fn candidates(
         for op in &info.ops {
             for (value, role) in op.accesses(program.function) {
                 definitions[value] += role.writes() as u32;
-                if let (true, true, Op::Inst { inst, .. }) = (role.writes(), wanted[value], op) {
+                if let (true, true, Op::Inst { inst, .. } | Op::Recompute { inst, .. }) =
+                    (role.writes(), wanted[value], op)
+                {
                     by[value] = Some(*inst);
                 }
             }

@@ -2,7 +2,7 @@
 
 use warpalloc::Allocation;
 use warpalloc::allocation::{Edit, Edits, Point};
-use warpalloc::function::{Convention, Function, Inst, Kind};
+use warpalloc::function::{Convention, Function, Inst, Kind, Operand};
 use warpalloc::generate::Rng;
 use warpalloc::target::{File, PReg, Target};
 
@@ -27,9 +27,26 @@ pub enum Damage {
     OverBudget,
     DeletedInstruction,
     ReorderedInstructions,
+    HoistedOther,
+    HoistedNever,
+    HoistedTooEarly,
+    HoistedFromChanged,
+    HoistedOverwritten,
+    HoistedElsewhere,
 }
 
 impl Damage {
+    /// Damage to code that was moved out of loops.
+    pub const HOISTED: [Damage; 6] = [
+        Damage::HoistedOther,
+        Damage::HoistedNever,
+        Damage::HoistedTooEarly,
+        Damage::HoistedFromChanged,
+        Damage::HoistedOverwritten,
+        Damage::HoistedElsewhere,
+    ];
+
+    /// Damage to any code.
     pub const ALL: [Damage; 18] = [
         Damage::WrongRegister,
         Damage::SwappedOperands,
@@ -90,6 +107,12 @@ pub fn damage(
         Damage::OverBudget => hit.over_budget(),
         Damage::DeletedInstruction => hit.deleted_instruction(),
         Damage::ReorderedInstructions => hit.reordered_instructions(),
+        Damage::HoistedOther => hit.hoisted_other(),
+        Damage::HoistedNever => hit.hoisted_never(),
+        Damage::HoistedTooEarly => hit.hoisted_too_early(),
+        Damage::HoistedFromChanged => hit.hoisted_from_changed(),
+        Damage::HoistedOverwritten => hit.hoisted_overwritten(),
+        Damage::HoistedElsewhere => hit.hoisted_elsewhere(),
     }?;
     mutant.edits = Edits::new(function, edits);
     Some(mutant)
@@ -375,6 +398,124 @@ impl Hit<'_> {
         order.swap(at, at + 1);
         self.mutant.order = Some(order);
         Some(())
+    }
+
+    /// Computes another instruction before the loop than the one that was hoisted.
+    fn hoisted_other(&mut self) -> Option<()> {
+        let function = self.function;
+        let (at, inst) = self.some_hoisted()?;
+        let shape = |inst: Inst| -> Vec<_> {
+            let operands = function.operands(inst).iter();
+            let of = |o: &Operand| (o.role, function.vreg(o.vreg).class);
+            operands.map(of).collect()
+        };
+        let repeatable = |other: &Inst| function.inst(*other).remat.is_some();
+        let others: Vec<Inst> = function
+            .insts()
+            .filter(|&other| other != inst && shape(other) == shape(inst))
+            .filter(repeatable)
+            .collect();
+        let other = *self.rng.pick(&others)?;
+        if let Edit::Recompute { inst, .. } = &mut self.edits[at].1 {
+            *inst = other;
+        }
+        Some(())
+    }
+
+    /// Leaves the computation out, although its instruction is deleted.
+    fn hoisted_never(&mut self) -> Option<()> {
+        let (at, _) = self.some_hoisted()?;
+        self.edits.remove(at);
+        Some(())
+    }
+
+    /// Computes it right before an instruction that gives an input its value.
+    fn hoisted_too_early(&mut self) -> Option<()> {
+        let function = self.function;
+        let (at, inst) = self.some_hoisted()?;
+        let operands = function.operands(inst).iter();
+        let inputs: Vec<_> = operands
+            .filter(|o| o.role.reads())
+            .map(|o| o.vreg)
+            .collect();
+        let writes_input = |other: &Inst| {
+            let mut operands = function.operands(*other).iter();
+            operands.any(|o| o.role.writes() && inputs.contains(&o.vreg))
+        };
+        let writers: Vec<Inst> = function.insts().filter(writes_input).collect();
+        let writer = *self.rng.pick(&writers)?;
+        let (_, edit) = self.edits.remove(at);
+        self.edits.push((Point::Before(writer), edit));
+        Some(())
+    }
+
+    /// Overwrites an input right before the computation.
+    fn hoisted_from_changed(&mut self) -> Option<()> {
+        let (at, inst) = self.some_hoisted()?;
+        let Edit::Recompute { ref regs, .. } = self.edits[at].1 else {
+            return None;
+        };
+        let operands = self.function.operands(inst).iter().zip(regs);
+        let inputs = operands.filter(|(o, reg)| o.role.reads() && reg.file == File::R);
+        let inputs: Vec<PReg> = inputs.map(|(_, &reg)| reg).collect();
+        let to = *self.rng.pick(&inputs)?;
+        let from = self.some_register(to)?;
+        let point = self.edits[at].0;
+        let width = 1;
+        self.edits
+            .insert(at, (point, Edit::Move { to, from, width }));
+        Some(())
+    }
+
+    /// Overwrites the result where its instruction would have computed it.
+    fn hoisted_overwritten(&mut self) -> Option<()> {
+        let (at, inst) = self.some_hoisted()?;
+        let Edit::Recompute { ref regs, .. } = self.edits[at].1 else {
+            return None;
+        };
+        let operands = self.function.operands(inst).iter().zip(regs);
+        let mut results = operands.filter(|(o, reg)| o.role.writes() && reg.file == File::R);
+        let to = *results.next()?.1;
+        let from = self.some_register(to)?;
+        let width = 1;
+        self.edits
+            .push((Point::Before(inst), Edit::Move { to, from, width }));
+        Some(())
+    }
+
+    /// Reads or writes another register than it should.
+    fn hoisted_elsewhere(&mut self) -> Option<()> {
+        let (at, inst) = self.some_hoisted()?;
+        let position = self.rng.below(self.function.operands(inst).len());
+        let vreg = self.function.operands(inst)[position].vreg;
+        let class = self.function.vreg(vreg).class;
+        let all: Vec<PReg> = self.target.registers(class).collect();
+        let other = *self.rng.pick(&all)?;
+        if let Edit::Recompute { regs, .. } = &mut self.edits[at].1 {
+            regs[position] = other;
+        }
+        Some(())
+    }
+
+    /// A computation on the way into a loop, of an instruction that is deleted.
+    fn some_hoisted(&mut self) -> Option<(usize, Inst)> {
+        let deleted = self.mutant.deleted.clone();
+        let points: Vec<Point> = self.edits.iter().map(|edit| edit.0).collect();
+        let at = self.some_edit(|at, edit| match (points[at], edit) {
+            (Point::Edge(..), Edit::Recompute { inst, .. }) => deleted.contains(*inst),
+            _ => false,
+        })?;
+        match self.edits[at].1 {
+            Edit::Recompute { inst, .. } => Some((at, inst)),
+            _ => None,
+        }
+    }
+
+    /// A register in use, other than `reg`.
+    fn some_register(&mut self, reg: PReg) -> Option<PReg> {
+        let used = self.mutant.registers.iter().copied();
+        let others: Vec<PReg> = used.filter(|r| r.file == File::R && *r != reg).collect();
+        self.rng.pick(&others).copied()
     }
 
     fn some_operand(&mut self, fits: impl Fn(Inst, usize) -> bool) -> Option<(Inst, usize)> {

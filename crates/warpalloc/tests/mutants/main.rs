@@ -16,6 +16,7 @@ use warpalloc::target::{File, Target};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 
 const FUNCTIONS: usize = 300;
+const HOISTING_FUNCTIONS: usize = 900;
 const TRIES: usize = 4;
 const SEEDS: u64 = 5;
 
@@ -60,6 +61,35 @@ fn judge(kind: Damage, function: &Function, target: &Target, mutant: &Allocation
     false
 }
 
+/// Damages `sound` in each of the ways in turn.
+fn damage_all(
+    kinds: &[Damage],
+    tallies: &mut [Tally],
+    function: &Function,
+    target: &Target,
+    sound: &Allocation,
+    rng: &mut Rng,
+) {
+    for (&kind, tally) in kinds.iter().zip(tallies) {
+        for _ in 0..TRIES {
+            let mutant = damage::damage(kind, function, target, sound, rng);
+            let Some(mutant) = mutant else { continue };
+            tally.mutants += 1;
+            tally.caught += judge(kind, function, target, &mutant) as usize;
+        }
+    }
+}
+
+/// Each kind of damage was caught often enough; how many mutants there were.
+fn settle(kinds: &[Damage], tallies: &[Tally]) -> usize {
+    for (kind, tally) in kinds.iter().zip(tallies) {
+        let Tally { mutants, caught } = tally;
+        println!("{kind:?}: {mutants} mutants, {caught} caught");
+        assert!(*caught >= 20, "{kind:?}: {caught} of {mutants} caught");
+    }
+    tallies.iter().map(|tally| tally.mutants).sum()
+}
+
 #[test]
 fn every_mutant_is_caught_or_harmless() {
     let targets = targets();
@@ -73,20 +103,39 @@ fn every_mutant_is_caught_or_harmless() {
         if let Err(violation) = check::check(&function, target, &sound) {
             panic!("function {number} before damage: {violation}");
         }
-        for (kind, tally) in Damage::ALL.into_iter().zip(&mut tallies) {
-            for _ in 0..TRIES {
-                let mutant = damage::damage(kind, &function, target, &sound, &mut rng);
-                let Some(mutant) = mutant else { continue };
-                tally.mutants += 1;
-                tally.caught += judge(kind, &function, target, &mutant) as usize;
-            }
-        }
+        damage_all(
+            &Damage::ALL,
+            &mut tallies,
+            &function,
+            target,
+            &sound,
+            &mut rng,
+        );
     }
-    for (kind, tally) in Damage::ALL.into_iter().zip(tallies) {
-        let Tally { mutants, caught } = tally;
-        println!("{kind:?}: {mutants} mutants, {caught} caught");
-        assert!(caught >= 20, "{kind:?}: {caught} of {mutants} caught");
-    }
-    let all: usize = tallies.iter().map(|tally| tally.mutants).sum();
+    let all = settle(&Damage::ALL, &tallies);
     assert!(all > 5000, "{all} mutants");
+}
+
+/// The same for code that the fat-point allocator moved out of loops.
+#[test]
+fn every_mutant_of_hoisted_code_is_caught_or_harmless() {
+    let kinds: Vec<Damage> = Damage::HOISTED.into_iter().chain(Damage::ALL).collect();
+    let targets = targets();
+    let mut rng = Rng::new(12);
+    let mut tallies = vec![Tally::default(); kinds.len()];
+    let mut options = Options::with_strategy(Strategy::Fatpoint);
+    options.set("HoistInvariantsPolicy", "always").unwrap();
+    let mut hoisted = 0;
+    for number in 0..HOISTING_FUNCTIONS {
+        let target = &targets[number % targets.len()];
+        let function = generate::function(&shape(number, &mut rng), target, &mut rng);
+        let sound = allocate(&function, target, &options).unwrap();
+        if sound.stats.hoisted == 0 {
+            continue;
+        }
+        hoisted += 1;
+        damage_all(&kinds, &mut tallies, &function, target, &sound, &mut rng);
+    }
+    settle(&Damage::HOISTED, &tallies);
+    assert!(hoisted >= 100, "{hoisted} functions with hoisted code");
 }

@@ -5,51 +5,9 @@
 //! in the same style. Every knob can be set by name and lists itself with its help.
 
 use crate::options::edit_distance;
+pub use crate::prepare::hoist::HoistPolicy;
 use std::fmt;
 use thiserror::Error;
-
-/// Which loop invariants are computed before their loop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HoistPolicy {
-    /// All of them.
-    Always,
-    /// Those of loops that contain no other.
-    #[default]
-    Inner,
-    /// None.
-    Never,
-}
-
-impl HoistPolicy {
-    /// The document's number of the policy.
-    pub fn number(self) -> u32 {
-        match self {
-            HoistPolicy::Always => 0,
-            HoistPolicy::Inner => 1,
-            HoistPolicy::Never => 3,
-        }
-    }
-}
-
-impl fmt::Display for HoistPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            HoistPolicy::Always => "always",
-            HoistPolicy::Inner => "inner",
-            HoistPolicy::Never => "never",
-        })
-    }
-}
-
-impl std::str::FromStr for HoistPolicy {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<HoistPolicy, ()> {
-        let all = [HoistPolicy::Always, HoistPolicy::Inner, HoistPolicy::Never];
-        let named = |p: &HoistPolicy| p.to_string() == text || p.number().to_string() == text;
-        all.into_iter().find(named).ok_or(())
-    }
-}
 
 /// How often loops are assumed to run, by their depth: the last entry holds for all deeper
 /// loops. Without entries it is left to the frequencies.
@@ -296,7 +254,7 @@ pub const KNOBS: &[Knob] = &[
         index: Some(381),
         name: "HoistInvariantsPolicy",
         kind: Kind::Choice,
-        meaning: "which loop invariants are computed before their loop: always, inner or never (known by name, without effect yet)",
+        meaning: "which loop invariants are computed before their loop: always, inner or never",
         get: |k| k.hoist_policy.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.hoist_policy = v),
     },
@@ -560,7 +518,7 @@ pub const KNOBS: &[Knob] = &[
         index: Some(934),
         name: "UseNewLoopInvariantRoutineForHoisting",
         kind: Kind::Bool,
-        meaning: "hoist chains of invariants, not only those whose inputs are outside already (known by name, without effect yet)",
+        meaning: "hoist chains of invariants, not only those whose inputs are outside already",
         get: |k| k.new_hoisting.to_string(),
         set: |k, v| v.parse().ok().map(|v| k.new_hoisting = v),
     },

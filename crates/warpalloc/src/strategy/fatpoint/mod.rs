@@ -53,50 +53,88 @@ use crate::analysis::Liveness;
 use crate::error::Error;
 use crate::function::Function;
 use crate::options::Options;
-use crate::spill::cost::added_cycles;
+use crate::prepare::hoist::{HoistPolicy, net_cycles};
 use crate::stats::Stats;
 use crate::target::Target;
 use retry::{Attempt, Retry};
 
-/// Allocates `function`, whose liveness is known, by fat points. Where values went to
-/// memory it is allocated once more with long values split at loops, and that is kept if it
-/// saves enough.
+/// What to try besides the usual.
+#[derive(Clone, Copy)]
+struct Means {
+    /// Compute loop invariants before their loops, by the policy.
+    hoist: bool,
+    /// Split long values before anything is spilled.
+    split: bool,
+}
+
+/// Allocates `function`, whose liveness is known, by fat points.
+///
+/// Where values went to memory it is allocated once more without hoisting, if anything was
+/// hoisted, and the cheaper is taken; then once more with long values split at loops, and
+/// that is kept if it saves enough.
 pub fn allocate(
     function: &Function,
     liveness: &Liveness,
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
-    let whole = attempts(function, liveness, target, options, false)?;
     let knobs = &options.knobs;
-    let traffic = whole.stats.edits.stores + whole.stats.edits.reloads;
-    if traffic == 0 || !options.split || knobs.split_rounds == 0 {
-        return Ok(whole);
-    }
-    let Ok(split) = attempts(function, liveness, target, options, true) else {
-        return Ok(whole);
+    let run = |means| attempts(function, liveness, target, options, means);
+    let cycles = |a: &Allocation| (a.stats.fell_back, net_cycles(function, a));
+    let mut means = Means {
+        hoist: knobs.hoist_policy != HoistPolicy::Never,
+        split: false,
     };
-    let cycles = |a: &Allocation| (a.stats.fell_back, added_cycles(function, a));
-    let (fell_back, least) = cycles(&whole);
+    let (mut best, hoisted) = run(means)?;
+    if needs_no_spill(&best.stats) {
+        return Ok(best);
+    }
+    if hoisted {
+        let (plain, _) = run(Means {
+            hoist: false,
+            ..means
+        })?;
+        if cycles(&plain) < cycles(&best) {
+            best = plain;
+            means.hoist = false;
+        }
+    }
+    let traffic = best.stats.edits.stores + best.stats.edits.reloads;
+    if traffic == 0 || !options.split || knobs.split_rounds == 0 {
+        return Ok(best);
+    }
+    let Ok((split, _)) = run(Means {
+        split: true,
+        ..means
+    }) else {
+        return Ok(best);
+    };
+    let (fell_back, least) = cycles(&best);
     let enough = (fell_back, least - f64::from(knobs.split_threshold));
     match cycles(&split) < enough {
         true => Ok(split),
-        false => Ok(whole),
+        false => Ok(best),
     }
 }
 
-/// Attempts until one succeeds, and the naive allocator where none does.
+fn needs_no_spill(stats: &Stats) -> bool {
+    stats.spilled + stats.rematerialised == 0 && !stats.fell_back
+}
+
+/// Attempts until one succeeds, and the naive allocator where none does. Also says whether
+/// anything was hoisted on the way.
 fn attempts(
     function: &Function,
     liveness: &Liveness,
     target: &Target,
     options: &Options,
-    splits: bool,
-) -> Result<Allocation, Error> {
-    let mut retry = Retry::new(function, liveness, target, options, splits)?;
+    means: Means,
+) -> Result<(Allocation, bool), Error> {
+    let mut retry = Retry::new(function, liveness, target, options, means.split)?;
+    let hoisted = means.hoist && retry.hoist();
     for _ in 0..=options.knobs.spill_instruction_count {
         match retry.attempt() {
-            Attempt::Done(colours) => return retry.finish(&colours),
+            Attempt::Done(colours) => return Ok((retry.finish(&colours)?, hoisted)),
             Attempt::Spill(values) => retry.spill(&values)?,
             Attempt::Stuck => break,
         }
@@ -108,5 +146,5 @@ fn attempts(
         iterations,
         ..allocation.stats
     };
-    Ok(allocation)
+    Ok((allocation, hoisted))
 }

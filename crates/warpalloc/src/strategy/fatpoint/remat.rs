@@ -34,7 +34,7 @@ impl RematLists {
         }
         let mut lists = RematLists::default();
         for op in program.blocks.values().flat_map(|block| &block.ops) {
-            let Op::Inst { inst, values } = op else {
+            let (Op::Inst { inst, values } | Op::Recompute { inst, values }) = op else {
                 continue;
             };
             let Some(cycles) = program.function.inst(*inst).remat else {

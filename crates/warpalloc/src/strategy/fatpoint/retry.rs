@@ -24,8 +24,9 @@ use super::setup::{self, SpillSetup};
 use crate::allocation::{Allocation, Space};
 use crate::analysis::Liveness;
 use crate::error::Error;
-use crate::function::{Function, Kind};
+use crate::function::{Function, Inst, Kind};
 use crate::options::Options;
+use crate::prepare::hoist::{count_hoisted, hoist_invariants};
 use crate::prepare::schedule::schedule;
 use crate::prepare::split::{SplitPolicy, split_at_loops};
 use crate::program::{Facts, Op, Program, Value, emit};
@@ -54,6 +55,8 @@ pub struct Retry<'a> {
     options: &'a Options,
     spiller: Option<Spiller<'a>>,
     space: Space,
+    /// Instructions whose results are computed before their loop.
+    hoisted: Vec<Inst>,
     /// Whether everything that may save spills has been tried.
     prepared: bool,
     /// Failed attempts since spilling began.
@@ -96,12 +99,24 @@ impl<'a> Retry<'a> {
             options,
             spiller: None,
             space: options.spill_space,
+            hoisted: Vec::new(),
             prepared: false,
             failures: 0,
             progress: Progress::default(),
             splits,
             stats,
         })
+    }
+
+    /// Computes loop invariants before their loops, by the policy; whether there were any.
+    pub fn hoist(&mut self) -> bool {
+        let begun = Instant::now();
+        let (knobs, target) = (&self.options.knobs, self.target);
+        let (policy, chains) = (knobs.hoist_policy, knobs.new_hoisting);
+        let (program, facts) = (&mut self.program, &mut self.facts);
+        self.hoisted = hoist_invariants(program, target, facts, policy, chains);
+        self.stats.add_time("hoist", begun.elapsed());
+        !self.hoisted.is_empty()
     }
 
     /// How many attempts there were.
@@ -292,6 +307,9 @@ impl<'a> Retry<'a> {
             Ok(program) => {
                 self.facts = Facts::of(&program);
                 self.program = program;
+                if !self.hoisted.is_empty() {
+                    self.hoist();
+                }
                 true
             }
             Err(_) => false,
@@ -432,6 +450,7 @@ impl<'a> Retry<'a> {
             ..self.options.clone()
         };
         let mut allocation = emit(&self.program, self.target, &options, colours, self.stats)?;
+        allocation.stats.hoisted = count_hoisted(&allocation, &self.hoisted);
         allocation.stats.compacted_bytes = {
             let buckets = SpillSetup::of(&self.options.knobs);
             compact(function, self.target, &mut allocation, buckets)

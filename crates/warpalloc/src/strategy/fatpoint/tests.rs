@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
 use crate::generate::{self, Rng, Shape};
 use crate::options::Options;
+use crate::prepare::hoist::{HoistPolicy, hoist_invariants, net_cycles};
 use crate::program::{Facts, Program};
 use crate::target::{Class, File, PReg, Target};
 use cranelift_entity::EntityRef;
@@ -511,4 +512,80 @@ fn registers_of_fixed_operands_are_reused_unless_told_otherwise() {
     assert_eq!(registers(true, 255), [0, 1, 2, 3, 4, 5]);
     assert_eq!(registers(false, 255), [0, 1, 2, 4, 5, 6]);
     assert_eq!(registers(false, 6), [0, 1, 2, 4, 5, 3]);
+}
+
+fn with_policy(policy: &str) -> Options {
+    let mut options = Options {
+        split: false,
+        ..Options::default()
+    };
+    let setting = format!("HoistInvariantsPolicy={policy}");
+    options.knobs.set(&setting).unwrap();
+    options
+}
+
+/// C17: invariants are computed before the loops that the policy names, and counted.
+#[test]
+fn invariants_are_hoisted_by_policy_and_counted() {
+    let mut b = Builder::new("loops");
+    let (entry, outer, inner) = (b.block(), b.block(), b.block());
+    let (latch, out) = (b.block(), b.block());
+    let [x, c, d] = std::array::from_fn(|_| b.vreg(Class::R32));
+    b.inst(entry, "ld").def(x).effect(Effect::Read);
+    b.jump(entry, outer, &[]);
+    b.inst(outer, "bias").def(d).use_(x).remat(1);
+    b.inst(outer, "st").use_(d).effect(Effect::Write);
+    b.jump(outer, inner, &[]);
+    b.inst(inner, "scale").def(c).use_(x).remat(3);
+    b.inst(inner, "st").use_(c).effect(Effect::Write);
+    b.edge(inner, inner, &[]);
+    b.edge(inner, latch, &[]);
+    b.branch(inner, "bra").effect(Effect::Read);
+    b.edge(latch, outer, &[]);
+    b.edge(latch, out, &[]);
+    b.branch(latch, "bra").effect(Effect::Read);
+    b.exit(out, "exit");
+    let f = b.finish();
+    let cycles = ["never", "inner", "always"].map(|policy| {
+        let allocation = proved(&f, &hardware(16), &with_policy(policy));
+        let cycles = net_cycles(&f, &allocation);
+        (allocation.stats.hoisted, cycles)
+    });
+    assert_eq!(cycles.map(|(hoisted, _)| hoisted), [0, 1, 2]);
+    assert!(cycles[0].1 > cycles[1].1 && cycles[1].1 > cycles[2].1);
+}
+
+/// C17: where something is spilled, hoisting stays only if it saves more than it costs.
+#[test]
+fn hoisting_that_costs_more_than_it_saves_is_undone() {
+    let (mut kept, mut undone) = (0, 0);
+    for seed in 0..400 {
+        let target = hardware([8, 12, 16, 24][seed as usize % 4]);
+        let shape = Shape {
+            remat: true,
+            ..Shape::random(80, &mut Rng::new(seed))
+        };
+        let f = generate::function(&shape, &target, &mut Rng::new(seed));
+        let mut program = Program::new(&f, &target, None).unwrap();
+        let mut facts = Facts::of(&program);
+        let policy = HoistPolicy::Always;
+        let moved = hoist_invariants(&mut program, &target, &mut facts, policy, true);
+        let (Ok(plain), Ok(hoisted)) = (
+            allocate(&f, &target, &with_policy("never")),
+            allocate(&f, &target, &with_policy("always")),
+        ) else {
+            continue;
+        };
+        check(&f, &target, &hoisted).unwrap();
+        if moved.is_empty() || hoisted.stats.spilled == 0 {
+            continue;
+        }
+        let (least, cycles) = (net_cycles(&f, &plain), net_cycles(&f, &hoisted));
+        assert!(cycles <= least, "{seed}: {cycles} > {least}");
+        match hoisted.stats.hoisted {
+            0 => undone += 1,
+            _ => kept += 1,
+        }
+    }
+    assert!(kept >= 5 && undone >= 5, "{kept} kept, {undone} undone");
 }

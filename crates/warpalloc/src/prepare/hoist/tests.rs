@@ -1,0 +1,194 @@
+use super::*;
+use crate::function::{Builder, VReg};
+use crate::target::Class;
+
+/// `x = load; outer: y = load; inner: c = scale x; d = bias c; e = turn y; store d, e;
+/// branch inner or latch; latch: branch outer or out`.
+/// Instructions: 3 `scale`, 4 `bias`, 5 `turn`.
+fn nested() -> (Builder, [VReg; 5]) {
+    let mut b = Builder::new("nested");
+    let (entry, outer, inner) = (b.block(), b.block(), b.block());
+    let (latch, out) = (b.block(), b.block());
+    let [x, y, c, d, e] = std::array::from_fn(|_| b.vreg(Class::R32));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.jump(entry, outer, &[]);
+    b.inst(outer, "load").def(y).effect(Effect::Read);
+    b.jump(outer, inner, &[]);
+    b.inst(inner, "scale").def(c).use_(x).remat(3);
+    b.inst(inner, "bias").def(d).use_(c).remat(1);
+    b.inst(inner, "turn").def(e).use_(y).remat(2);
+    b.inst(inner, "store").use_(d).use_(e).effect(Effect::Write);
+    b.edge(inner, inner, &[]);
+    b.edge(inner, latch, &[]);
+    b.branch(inner, "br");
+    b.edge(latch, outer, &[]);
+    b.edge(latch, out, &[]);
+    b.branch(latch, "br");
+    b.exit(out, "exit");
+    (b, [x, y, c, d, e])
+}
+
+/// What moves, by opcode, and the edges where it then stands.
+fn moved(b: Builder, budget: usize, policy: HoistPolicy, chains: bool) -> Vec<(String, Block)> {
+    let target = Target::hardware(90).unwrap().with_budget(File::R, budget);
+    let function = b.finish();
+    let mut program = Program::new(&function, &target, None).unwrap();
+    let mut facts = Facts::of(&program);
+    let insts = hoist_invariants(&mut program, &target, &mut facts, policy, chains);
+    let mut found = Vec::new();
+    for info in program.blocks.values() {
+        for op in &info.ops {
+            if let Op::Recompute { inst, .. } = op {
+                assert!(program.deleted.contains(*inst) && insts.contains(inst));
+                let name = function.opcode_name(function.inst(*inst).opcode);
+                found.push((name.to_owned(), info.edge.unwrap().0));
+            }
+        }
+    }
+    assert_eq!(found.is_empty(), insts.is_empty());
+    found
+}
+
+fn at(names: &[(&str, usize)]) -> Vec<(String, Block)> {
+    let named = names
+        .iter()
+        .map(|&(name, block)| (name.to_owned(), Block::new(block)));
+    named.collect()
+}
+
+#[test]
+fn the_policy_names_the_loops() {
+    let run = |policy| moved(nested().0, 64, policy, true);
+    assert_eq!(run(HoistPolicy::Never), []);
+    // The edges into the loops leave the entry, block 0, and the outer header, block 1.
+    let inner = at(&[("scale", 1), ("turn", 1), ("bias", 1)]);
+    assert_eq!(run(HoistPolicy::Inner), inner);
+    let mut always = run(HoistPolicy::Always);
+    always.sort_unstable();
+    let expected = at(&[("bias", 0), ("scale", 0), ("turn", 1)]);
+    assert_eq!(always, expected);
+}
+
+#[test]
+fn chains_are_optional() {
+    let moved = moved(nested().0, 64, HoistPolicy::Inner, false);
+    assert_eq!(moved, at(&[("scale", 1), ("turn", 1)]));
+}
+
+/// A loop of one block whose invariant is `scale`, with `more` in it.
+fn one_loop(more: impl FnOnce(&mut Builder, Block, VReg, VReg)) -> Vec<(String, Block)> {
+    let mut b = Builder::new("one");
+    let (entry, head, out) = (b.block(), b.block(), b.block());
+    let (x, c) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.jump(entry, head, &[]);
+    more(&mut b, head, x, c);
+    b.inst(head, "store").use_(c).effect(Effect::Write);
+    b.edge(head, head, &[]);
+    b.edge(head, out, &[]);
+    b.branch(head, "br");
+    b.exit(out, "exit");
+    moved(b, 64, HoistPolicy::Inner, true)
+}
+
+#[test]
+fn only_what_yields_the_same_in_every_turn_moves() {
+    let scale = |b: &mut Builder, head, x, c| {
+        b.inst(head, "scale").def(c).use_(x).remat(3);
+    };
+    assert_eq!(one_loop(scale), at(&[("scale", 0)]));
+    let input_changes = one_loop(|b, head, x, c| {
+        scale(b, head, x, c);
+        b.inst(head, "inc").use_def(x);
+    });
+    assert_eq!(input_changes, []);
+    let written_twice = one_loop(|b, head, x, c| {
+        b.inst(head, "load").def(c).effect(Effect::Read);
+        b.inst(head, "store").use_(c).effect(Effect::Write);
+        scale(b, head, x, c);
+    });
+    assert_eq!(written_twice, []);
+    let reads_state = one_loop(|b, head, x, c| {
+        b.inst(head, "load").def(c).use_(x).effect(Effect::Read);
+    });
+    assert_eq!(reads_state, []);
+    let not_again = one_loop(|b, head, x, c| {
+        b.inst(head, "scale").def(c).use_(x);
+    });
+    assert_eq!(not_again, []);
+    let pinned = one_loop(|b, head, x, c| {
+        b.vreg_mut(c).pinned = true;
+        scale(b, head, x, c);
+    });
+    assert_eq!(pinned, []);
+}
+
+#[test]
+fn what_one_turn_hands_to_the_next_stays() {
+    let mut b = Builder::new("carried");
+    let (entry, head, out) = (b.block(), b.block(), b.block());
+    let (x, c) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.inst(entry, "load").def(c).effect(Effect::Read);
+    b.jump(entry, head, &[]);
+    // The first turn stores what was loaded.
+    b.inst(head, "store").use_(c).effect(Effect::Write);
+    b.inst(head, "scale").def(c).use_(x).remat(3);
+    b.edge(head, head, &[]);
+    b.edge(head, out, &[]);
+    b.branch(head, "br");
+    b.inst(out, "store").use_(c).effect(Effect::Write);
+    b.exit(out, "exit");
+    assert_eq!(moved(b, 64, HoistPolicy::Inner, true), []);
+}
+
+/// A loop that reads `long` values from outside and has two invariants: `scale`, whose
+/// input `x` nobody else reads, and `bias` of a value that is read anyway. Elsewhere the
+/// loop needs two registers for a moment.
+fn crowded(long: usize) -> Builder {
+    let mut b = Builder::new("crowded");
+    let (entry, head, out) = (b.block(), b.block(), b.block());
+    let values: Vec<VReg> = (0..long).map(|_| b.vreg(Class::R32)).collect();
+    let [x, c, d, s, t] = std::array::from_fn(|_| b.vreg(Class::R32));
+    for &v in values.iter().chain([&x]) {
+        b.inst(entry, "load").def(v).effect(Effect::Read);
+    }
+    b.jump(entry, head, &[]);
+    b.inst(head, "load").def(s).effect(Effect::Read);
+    b.inst(head, "load").def(t).effect(Effect::Read);
+    b.inst(head, "store").use_(s).use_(t).effect(Effect::Write);
+    b.inst(head, "scale").def(c).use_(x).remat(3);
+    b.inst(head, "store").use_(c).effect(Effect::Write);
+    b.inst(head, "bias").def(d).use_(values[0]).remat(3);
+    b.inst(head, "store").use_(d).effect(Effect::Write);
+    for &v in &values {
+        b.inst(head, "store").use_(v).effect(Effect::Write);
+    }
+    b.edge(head, head, &[]);
+    b.edge(head, out, &[]);
+    b.branch(head, "br");
+    b.exit(out, "exit");
+    b
+}
+
+#[test]
+fn registers_that_are_not_there_are_not_taken() {
+    // The values, `x`, `s` and `t`: sixteen are alive at most, and sixteen is a granule.
+    let scale = at(&[("scale", 0)]);
+    assert_eq!(moved(crowded(13), 64, HoistPolicy::Inner, true), scale);
+    // The next granule is free to take, unless the budget ends before it.
+    let both = at(&[("scale", 0), ("bias", 0)]);
+    assert_eq!(moved(crowded(14), 64, HoistPolicy::Inner, true), both);
+    assert_eq!(moved(crowded(14), 17, HoistPolicy::Inner, true), scale);
+    // One less alive leaves room within the granule.
+    assert_eq!(moved(crowded(12), 64, HoistPolicy::Inner, true), both);
+}
+
+#[test]
+fn policies_have_names_and_numbers() {
+    for policy in [HoistPolicy::Always, HoistPolicy::Inner, HoistPolicy::Never] {
+        assert_eq!(policy.to_string().parse(), Ok(policy));
+        assert_eq!(policy.number().to_string().parse(), Ok(policy));
+    }
+    assert_eq!("2".parse::<HoistPolicy>(), Err(()));
+}

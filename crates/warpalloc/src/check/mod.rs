@@ -24,7 +24,7 @@
 //! target, the words of the frame, and for functions that are called the values that
 //! preserved registers had on entry. A state is a **partition** of terms into classes of
 //! equal value, together with the set of rematerialisable instructions whose *equation*
-//! `results = inst(inputs)` holds for the current values. One state is below another when
+//! `results = inst(inputs)` holds for the current values, or whose record does. One state is below another when
 //! it equates less. The top equates everything and stands for "no path seen yet".
 //!
 //! A location whose class holds no part of a live virtual register and no entry value
@@ -51,6 +51,34 @@
 //! reloads carry numbers. An equation is established by its instruction, deleted or not,
 //! and ends when a virtual register it mentions is redefined; while it holds, running the
 //! instruction again on the current inputs yields the current results.
+//!
+//! # Code ahead of its instruction
+//!
+//! Hoisting computes an instruction before it, where no equation holds and its result has
+//! another value or none. An instruction `I` that some edit executes where `I` need not
+//! have run has a **record** in place of an equation: a ghost variable for each operand,
+//! say `h` for the inputs and `g` for the results, which are terms like any other, and the
+//! invariant
+//!
+//! ```text
+//! I's record holds   ⟹   g = I(h)
+//! ```
+//!
+//! `I` is a pure function of its inputs, so both ways to write a record keep that:
+//!
+//! - an edit that executes `I` on registers with contents `a`: where the record holds and
+//!   `h = a`, the result registers get `g`; else `h := a`, `g :=` fresh, and they get `g`;
+//! - `I` itself, deleted or not, on the current inputs `a`: where the record holds and
+//!   `h = a`, the results become `g`; else they are fresh, and `h := a`, `g :=` results.
+//!
+//! Nothing else writes ghosts, and they are never read by the program, so nothing has to
+//! be undone when a virtual register changes: its new value is another number than the one
+//! in `h`. At joins the partition meets ghosts as it does the rest, and a record holds if
+//! it holds on every edge. A register that got `I`'s value early thus becomes a place of
+//! `I`'s result at `I`, if and only if the inputs are the same values there. In a loop the
+//! equality `h = a` survives the back edge when nothing in it changes the inputs. Inputs of
+//! early code need not be current values of anything: an invariant that reads another is
+//! computed from the other's ghost.
 //!
 //! A file that spills through another has registers of its own size. A value that crosses
 //! into units of half its size leaves a numbered piece in each, and comes back only from

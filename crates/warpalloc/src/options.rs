@@ -4,6 +4,7 @@ use crate::allocation::Space;
 use crate::strategy::fatpoint::knobs::KNOBS;
 pub use crate::strategy::fatpoint::knobs::Knobs;
 use crate::target::Target;
+use crate::target::sm::Sm;
 
 /// The allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,8 +94,8 @@ impl BriggsOptions {
     /// The part of a register file in use above which registers count as scarce: 70 % on
     /// SM 70 to 89, 80 % from SM 90 on, unless chosen otherwise.
     pub fn pressure_limit_on(&self, target: &Target) -> f32 {
-        let usual = if target.sm() >= 90 { 0.8 } else { 0.7 };
-        self.pressure_limit.unwrap_or(usual)
+        let percent = Sm::from_number(target.sm()).map_or(100, Sm::pressure_limit_percent);
+        self.pressure_limit.unwrap_or(percent as f32 / 100.0)
     }
 }
 

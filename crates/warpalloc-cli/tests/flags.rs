@@ -50,7 +50,7 @@ fn refusal(flags: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn flags_of_coalescing_leave_copies() {
-    let moves = |flags: &[&str]| sum(&allocated("localarr.sm_90.ptx", flags).1, "moves");
+    let moves = |flags: &[&str]| sum(&allocated("wide.sm_90.ptx", flags).1, "moves");
     let usual = moves(&[]);
     let none = moves(&["--disable-coalescing"]);
     let one = moves(&["--coalescing-limit", "1"]);

@@ -2,7 +2,9 @@
 //!
 //! Within a block, an order is right when each read meets the same reaching definition as
 //! before, each virtual register leaves the block with the same last definition, and each
-//! read or write of state follows the same write. Each order is walked once.
+//! read or write of state follows the same write. Whatever touches a pinned value counts as
+//! reading state: the hardware writes such a value on its own, and the instruction that
+//! waits for it is a write of state that need not name it. Each order is walked once.
 
 use super::violation::{Fault, Site, Violation};
 use crate::allocation::Allocation;
@@ -115,7 +117,8 @@ impl Reaching {
                 self.def[operand.vreg] = inst.into();
             }
             let effect = function.inst(inst).effect;
-            if effect != Effect::Pure {
+            let touches_pinned = || operands.iter().any(|o| function.vreg(o.vreg).pinned);
+            if effect != Effect::Pure || touches_pinned() {
                 self.write_before[inst.index()] = self.write;
             }
             if effect == Effect::Write {

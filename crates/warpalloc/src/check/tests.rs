@@ -724,6 +724,29 @@ fn pinned_values_stay_put_while_they_live() {
         .accepted();
 }
 
+/// The instruction that waits for the hardware need not name what it waits for.
+#[test]
+fn a_new_order_reads_pinned_values_no_earlier() {
+    let mut b = Builder::new("wait");
+    let entry = b.block();
+    let (x, y, z) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R32));
+    b.vreg_mut(x).pinned = true;
+    b.inst(entry, "async").def(x).effect(Effect::Write);
+    b.inst(entry, "wait").effect(Effect::Write);
+    b.inst(entry, "a").def(y).use_(x);
+    b.inst(entry, "b").def(z);
+    b.inst(entry, "store").use_(y).use_(z).effect(Effect::Write);
+    b.exit(entry, "exit");
+    let case = || {
+        let function = b.clone();
+        Case::new(function, "R0 R1 R0 R2 R1 R2")
+    };
+    case().order(&[0, 3, 1, 2, 4, 5]).accepted();
+    case()
+        .order(&[0, 2, 1, 3, 4, 5])
+        .says("inst2: the new order moves it across a write");
+}
+
 #[test]
 fn a_new_order_keeps_definitions_and_effects() {
     let build = || {

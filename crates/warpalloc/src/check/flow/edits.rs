@@ -157,7 +157,7 @@ impl Flow<'_> {
         Ok(content)
     }
 
-    fn not_pinned(&self, content: Content, from: impl Fn() -> Location) -> Outcome {
+    pub(super) fn not_pinned(&self, content: Content, from: impl Fn() -> Location) -> Outcome {
         if !self.watch_pinned {
             return Ok(());
         }

@@ -152,6 +152,8 @@ impl Flow<'_> {
             let from = Location::Reg(self.named(reg));
             return Err(self.refuse_edit(Fault::UnknownSource { from }));
         }
+        // What the hardware may still write is not there yet, whatever its number.
+        self.not_pinned(content, || Location::Reg(self.named(reg)))?;
         Ok(content.value())
     }
 }

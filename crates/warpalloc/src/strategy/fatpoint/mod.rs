@@ -86,7 +86,7 @@ pub fn allocate(
         split: false,
     };
     let (mut best, hoisted) = run(means)?;
-    if needs_no_spill(&best.stats) {
+    if keeps_out_of_memory(&best.stats) {
         return Ok(best);
     }
     if hoisted {
@@ -99,8 +99,7 @@ pub fn allocate(
             means.hoist = false;
         }
     }
-    let traffic = best.stats.edits.stores + best.stats.edits.reloads;
-    if traffic == 0 || !options.split || knobs.split_rounds == 0 {
+    if keeps_out_of_memory(&best.stats) || !options.split || knobs.split_rounds == 0 {
         return Ok(best);
     }
     let Ok((split, _)) = run(Means {
@@ -117,8 +116,12 @@ pub fn allocate(
     }
 }
 
-fn needs_no_spill(stats: &Stats) -> bool {
-    stats.spilled + stats.rematerialised == 0 && !stats.fell_back
+/// Whether nothing went to memory or had to be computed again. Predicates that were carried
+/// in general registers count as kept: hoisting leaves their file within its budget, and
+/// splitting does not help them.
+fn keeps_out_of_memory(stats: &Stats) -> bool {
+    let accesses = stats.edits.stores + stats.edits.reloads;
+    accesses + stats.rematerialised == 0 && !stats.fell_back
 }
 
 /// Attempts until one succeeds, and the naive allocator where none does. Also says whether

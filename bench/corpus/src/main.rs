@@ -9,10 +9,10 @@
 mod figures;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use cpu_time::ThreadTime;
 use figures::{Bounds, Figures, Row};
 use rayon::prelude::*;
 use warpalloc::analysis::{Liveness, Pressure, register_floor};
@@ -138,9 +138,10 @@ fn measure(
     traces: u64,
 ) -> Figures {
     let budget = target.budget(File::R);
-    let start = Instant::now();
+    // Other work on the machine must not count.
+    let clock = ThreadTime::now();
     let result = allocate(function, target, options);
-    let time = start.elapsed();
+    let time = clock.elapsed();
     let allocation = match result {
         Ok(allocation) => allocation,
         Err(error) => return Figures::refused(function, error.to_string()),

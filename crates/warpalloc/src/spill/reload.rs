@@ -67,7 +67,7 @@ struct Join<'a, 'p> {
     spiller: &'a Spiller<'a>,
     program: &'a Program<'p>,
     facts: &'a Facts,
-    room: Room,
+    room: Room<'a, 'p>,
     owner_of_slot: SecondaryMap<Slot, Option<Value>>,
     owner_of_carrier: SecondaryMap<Value, Option<Value>>,
     tails: FxHashMap<(Block, Value), Tail>,
@@ -113,7 +113,7 @@ impl<'a, 'p> Join<'a, 'p> {
             spiller,
             program,
             facts,
-            room: Room::measure(program, spiller.target, facts),
+            room: Room::new(program, spiller.target, facts),
             owner_of_slot: SecondaryMap::new(),
             owner_of_carrier: SecondaryMap::new(),
             tails: FxHashMap::default(),
@@ -461,49 +461,51 @@ impl<'a, 'p> Join<'a, 'p> {
     }
 }
 
-/// How full each file is at every operation.
-struct Room {
-    pressure: Vec<SecondaryMap<Block, Vec<u32>>>,
-    limits: Vec<u32>,
+/// How full each file is at every operation, of the blocks that were asked about.
+struct Room<'a, 'p> {
+    program: &'a Program<'p>,
+    target: &'a Target,
+    facts: &'a Facts,
+    live: LiveSet<Value>,
+    pressure: Vec<SecondaryMap<Block, Option<Vec<u32>>>>,
 }
 
-impl Room {
-    fn measure(program: &Program, target: &Target, facts: &Facts) -> Room {
-        let mut live = LiveSet::new(program.values.len());
-        let mut room = Room {
-            pressure: Vec::new(),
-            limits: Vec::new(),
-        };
-        for (file, info) in target.files() {
-            let mut of_file: SecondaryMap<Block, Vec<u32>> = SecondaryMap::new();
-            for block in program.all_blocks() {
-                of_file[block] =
-                    block_pressure(program, target, &facts.liveness, &mut live, block, file);
-            }
-            room.pressure.push(of_file);
-            // Alignment leaves holes, the more the larger the file.
-            let margin = (target.budget(file) / 16).max(1) * info.units_per_reg;
-            room.limits.push(info.units.saturating_sub(margin) as u32);
+impl<'a, 'p> Room<'a, 'p> {
+    fn new(program: &'a Program<'p>, target: &'a Target, facts: &'a Facts) -> Room<'a, 'p> {
+        Room {
+            program,
+            target,
+            facts,
+            live: LiveSet::new(program.values.len()),
+            pressure: vec![SecondaryMap::new(); target.files().len()],
         }
-        room
+    }
+
+    /// Alignment leaves holes, the more the larger the file.
+    fn limit(&self, file: File) -> u32 {
+        let info = self.target.file(file);
+        let margin = (self.target.budget(file) / 16).max(1) * info.units_per_reg;
+        info.units.saturating_sub(margin) as u32
+    }
+
+    fn row(&mut self, file: File, block: Block) -> &mut Vec<u32> {
+        let (program, target, live) = (self.program, self.target, &mut self.live);
+        let liveness = &self.facts.liveness;
+        self.pressure[file.index()][block]
+            .get_or_insert_with(|| block_pressure(program, target, liveness, live, block, file))
     }
 
     /// Keeps `width` units of `file` throughout `stretches`, if they are free there.
     fn take(&mut self, file: File, width: u32, stretches: &[(Block, Range<usize>)]) -> bool {
-        let limit = self.limits[file.index()];
-        let of_file = &mut self.pressure[file.index()];
+        let limit = self.limit(file);
         let fits = stretches.iter().all(|(block, range)| {
-            let row = &of_file[*block];
-            row[range.clone()]
-                .iter()
-                .all(|&units| units + width <= limit)
+            let row = &self.row(file, *block)[range.clone()];
+            row.iter().all(|&units| units + width <= limit)
         });
         if fits {
             for (block, range) in stretches {
-                let row = &mut of_file[*block];
-                row[range.clone()]
-                    .iter_mut()
-                    .for_each(|units| *units += width);
+                let row = &mut self.row(file, *block)[range.clone()];
+                row.iter_mut().for_each(|units| *units += width);
             }
         }
         fits

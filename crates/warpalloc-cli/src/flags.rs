@@ -41,8 +41,9 @@ pub struct ColouringFlags {
     /// Refuse a function of which more than N values would be spilled [default: none]
     #[arg(long, value_name = "N", value_parser = checked("spill-limit"))]
     spill_limit: Option<String>,
-    /// Registers count as scarce where more than this part of them is in use; elsewhere copies
-    /// are merged without a test [default: 70 before SM 90, 80 from SM 90 on]
+    /// Registers count as scarce where more than this part of them is in use. What must spill
+    /// also tries to spill down to here, and keeps that if it is cheaper (100: never tried);
+    /// below it, copies are merged without a test [default: 70 before SM 90, 80 from SM 90 on]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pressure_limit: Option<u8>,
     /// Merge no copies: one goes away only where both its ends happen to get the same register

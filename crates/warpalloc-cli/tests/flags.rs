@@ -81,6 +81,18 @@ fn careful_coalescing_heeds_the_factor_and_the_pressure() {
     assert!(moves(&["--pressure-limit", "100"]) < usual);
 }
 
+/// Spilling down to the limit leaves room in which reloads serve several readers.
+#[test]
+fn spilling_turns_aggressive_at_the_pressure_limit() {
+    let reloads = |flags: &[&str]| sum(&allocated("sha256.sm_90.ptx", flags).1, "reloads");
+    let usual = reloads(&[]);
+    assert_eq!(reloads(&["--pressure-limit", "80"]), usual);
+    assert!(usual < reloads(&["--pressure-limit", "100"]));
+    let (fits, stats) = allocated("saxpy.sm_90.ptx", &[]);
+    assert_eq!(sum(&stats, "reloads"), 0);
+    assert!(allocated("saxpy.sm_90.ptx", &["--pressure-limit", "10"]).0 == fits);
+}
+
 #[test]
 fn phases_can_be_left_out() {
     let (usual, _) = allocated("wide.sm_90.ptx", &[]);

@@ -86,7 +86,9 @@ pub struct BriggsOptions {
     /// Give up where more values than this would be spilled.
     pub spill_limit: Option<u32>,
     /// The part of a register file in use above which registers count as scarce; by
-    /// default, what suits the generation.
+    /// default, what suits the generation. A function that must spill is also tried with
+    /// spilling that goes on to this limit, and that is kept where it costs fewer cycles;
+    /// at 1 it is never tried.
     pub pressure_limit: Option<f32>,
 }
 

@@ -9,6 +9,10 @@
 //!   points at which they live *through*, being no operand there;
 //! - values whose return crowds no point are taken off it again, the dearest first.
 //!
+//! *Aggressive* spilling does not stop where the file is just large enough, but goes on to
+//! the pressure limit of the generation. The room it leaves is what merged bodies, wide
+//! values and joined reloads need beyond a count of units.
+//!
 //! Uncrowded is necessary for a colouring, not sufficient; the next round decides.
 
 use super::Built;
@@ -125,19 +129,27 @@ impl<'a> Foresight<'a> {
         &self.costs
     }
 
-    /// The choice once it is large enough and, if it may be `pruned`, not too large.
-    pub fn settle(mut self, spilled: &[Value], pruned: bool) -> Choice {
+    /// The choice once it is large enough and, if it may be `pruned`, not too large. If an
+    /// `aim` is given, spilling is aggressive: in files that are too small it goes on until
+    /// no more than that part of the units is in use.
+    pub fn settle(mut self, spilled: &[Value], pruned: bool, aim: Option<f32>) -> Choice {
+        let too_small = self.files_too_small();
         for &value in spilled {
             self.step_out(value);
         }
         // What is carried by registers of another file comes before that file.
         let mut files: Vec<File> = self.target.files().map(|(file, _)| file).collect();
         files.sort_by_key(|&file| self.target.file(file).spill == SpillPath::Memory);
-        for file in files {
-            self.complete(file);
+        for &file in &files {
+            self.complete(file, self.limit(file));
         }
         if pruned {
             self.prune();
+        }
+        if let Some(part) = aim {
+            for file in files.into_iter().filter(|file| too_small.contains(file)) {
+                self.complete(file, (part * self.limit(file) as f32) as i32);
+            }
         }
         let values = || self.program.values.keys();
         let carried = |&v: &Value| carrier_class(self.target, self.class(v)).is_some();
@@ -148,6 +160,15 @@ impl<'a> Foresight<'a> {
                 .filter(carried)
                 .collect(),
         }
+    }
+
+    fn files_too_small(&self) -> Vec<File> {
+        let crowded = |file: File| {
+            let mut load = self.loads[file.index()].iter();
+            load.any(|&at| at > self.limit(file))
+        };
+        let files = self.target.files().map(|(file, _)| file);
+        files.filter(|&file| crowded(file)).collect()
     }
 
     fn count_loads(&mut self) {
@@ -263,9 +284,9 @@ impl<'a> Foresight<'a> {
         }
     }
 
-    /// Spills more values of `file` until no position is crowded, or nobody can help.
-    fn complete(&mut self, file: File) {
-        let limit = self.limit(file);
+    /// Spills more values of `file` until more than `limit` units are in use nowhere, or
+    /// nobody can help.
+    fn complete(&mut self, file: File, limit: i32) {
         let load = &self.loads[file.index()];
         if load.iter().all(|&at| at <= limit) {
             return;
@@ -285,7 +306,7 @@ impl<'a> Foresight<'a> {
         }
         // Relief only falls as others go, so an entry is a lower bound of the ratio.
         while let Some(Reverse(entry)) = heap.pop() {
-            let relief = self.relief(entry.value, file);
+            let relief = self.relief(entry.value, file, limit);
             if relief == 0 {
                 continue;
             }
@@ -323,13 +344,13 @@ impl<'a> Foresight<'a> {
         })
     }
 
-    /// How many units too many are in use in `file`, over all positions, that `value`
+    /// How many units above `limit` are in use in `file`, over all positions, that `value`
     /// frees by leaving it.
-    fn relief(&self, value: Value, file: File) -> i32 {
+    fn relief(&self, value: Value, file: File, limit: i32) -> i32 {
         let Some((_, width)) = self.seat(value).filter(|&(of, _)| of == file) else {
             return 0;
         };
-        let (load, limit) = (&self.loads[file.index()], self.limit(file));
+        let load = &self.loads[file.index()];
         let freed = self.passed(value);
         freed.map(|at| (load[at] - limit).clamp(0, width)).sum()
     }
@@ -435,6 +456,15 @@ mod tests {
     }
 
     fn settled(count: usize, registers: usize, spilled: &[usize]) -> Vec<usize> {
+        settled_at(count, registers, spilled, None)
+    }
+
+    fn settled_at(
+        count: usize,
+        registers: usize,
+        spilled: &[usize],
+        aim: Option<f32>,
+    ) -> Vec<usize> {
         let target = Target::cicc().with_budget(File::R, registers);
         let function = queue(count);
         let program = Program::new(&function, &target, None).unwrap();
@@ -443,7 +473,7 @@ mod tests {
         let costs = built.costs(&program, &target, CostModel::Product);
         let foresight = Foresight::new(&program, &target, &built, &costs).unwrap();
         let spilled: Vec<Value> = spilled.iter().map(|&v| Value::new(v)).collect();
-        let choice = foresight.settle(&spilled, true);
+        let choice = foresight.settle(&spilled, true, aim);
         choice.spilled.iter().map(|v| v.index()).collect()
     }
 
@@ -454,6 +484,15 @@ mod tests {
         assert_eq!(settled(5, 2, &[]), [1, 2, 3]);
         assert_eq!(settled(5, 2, &[0, 1, 2, 3, 4]), [1, 2, 3]);
         assert_eq!(settled(5, 2, &[0, 2, 3]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn aggressive_spilling_goes_on_to_its_aim() {
+        let count = |aim| settled_at(12, 10, &[], aim).len();
+        assert_eq!(count(None), 2);
+        assert_eq!(count(Some(1.0)), 2);
+        assert_eq!(count(Some(0.8)), 4);
+        assert_eq!(count(Some(0.7)), 5);
     }
 
     #[test]

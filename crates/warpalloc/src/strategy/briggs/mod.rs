@@ -55,26 +55,40 @@ const MAX_INSTS_TO_COMPARE: usize = 20_000;
 /// Splitting multiplies values and copies; larger functions than this do without.
 const MAX_INSTS_TO_SPLIT: usize = 4_000;
 
+/// Another colouring takes a third of the time of the others; larger functions than this
+/// do without that of aggressive spilling.
+const MAX_INSTS_TO_SPILL_AGGRESSIVELY: usize = 8_000;
+
 /// One way to allocate; where values must be spilled, the cheapest of several is kept
 /// (Bernstein et al., PLDI 1989).
 #[derive(Clone, Copy)]
 struct Attempt {
     cost_model: CostModel,
     split: bool,
+    /// Spill down to the pressure limit, not just until everything fits.
+    aggressive: bool,
 }
 
-const ATTEMPTS: [Attempt; 3] = [
+const ATTEMPTS: [Attempt; 4] = [
     Attempt {
         cost_model: CostModel::Product,
         split: false,
+        aggressive: false,
     },
     Attempt {
         cost_model: CostModel::Traffic,
         split: false,
+        aggressive: false,
     },
     Attempt {
         cost_model: CostModel::Traffic,
         split: true,
+        aggressive: false,
+    },
+    Attempt {
+        cost_model: CostModel::Product,
+        split: false,
+        aggressive: true,
     },
 ];
 
@@ -103,7 +117,10 @@ pub fn allocate(
     }
     let mut least = added_cycles(function, &best);
     let split = options.split && may_gain_from_splitting(function, &built.facts.loops);
-    for other in others.into_iter().filter(|a| split || !a.split) {
+    let aggressive = options.briggs.pressure_limit_on(target) < 1.0
+        && function.inst_count() <= MAX_INSTS_TO_SPILL_AGGRESSIVELY;
+    let wanted = |a: &Attempt| (split || !a.split) && (aggressive || !a.aggressive);
+    for other in others.into_iter().filter(wanted) {
         let Ok(next) = attempt(other) else {
             continue;
         };
@@ -190,12 +207,14 @@ fn attempt(
         ..SpillPolicy::default()
     };
     let mut spiller = Spiller::new(target, eager, options.spill_space);
+    let limit = options.briggs.pressure_limit_on(target);
     let coloured = until_coloured(
         &mut program,
         built,
         &mut spiller,
         target,
         options,
+        attempt.aggressive.then_some(limit),
         &mut stats,
     )?;
     let Some(colours) = coloured else {
@@ -237,12 +256,14 @@ fn in_fewer_registers(
 }
 
 /// Colours and spills until every value has a register; nothing if that never happens.
+/// Spilling goes on until no more than the `aim`, a part of the file, is in use.
 fn until_coloured(
     program: &mut Program,
     first: &Built,
     spiller: &mut Spiller,
     target: &Target,
     options: &Options,
+    aim: Option<f32>,
     stats: &mut Stats,
 ) -> Result<Option<Colours>, Error> {
     let mut rebuilt;
@@ -265,7 +286,7 @@ fn until_coloured(
         }
         let mut clock = Clock::start();
         let choice = match foresight {
-            Some(foresight) => foresight.settle(&selected.spilled, stats.iterations == 1),
+            Some(foresight) => foresight.settle(&selected.spilled, stats.iterations == 1, aim),
             None => Choice::exactly(selected.spilled),
         };
         clock.lap(stats, "foresee");

@@ -5,6 +5,7 @@
 //! must leave the original's trace under several seeds; and each kind of damage must
 //! be caught many times, or it is not damage.
 
+mod ahead;
 mod damage;
 mod enrich;
 

@@ -26,12 +26,19 @@ use super::Code;
 use super::rows::Rows;
 use crate::function::{Block, Operand, Role, VReg};
 use cranelift_entity::{EntityRef, SecondaryMap, entity_impl};
+use rustc_hash::FxHashMap;
 
 /// The values live into and out of each block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness<V = VReg> {
     live_in: Rows<Block, V>,
     live_out: Rows<Block, V>,
+}
+
+/// What is live around one block after a change, in ascending order.
+pub(crate) struct Revision<V> {
+    pub live_in: Vec<V>,
+    pub live_out: Vec<V>,
 }
 
 impl<V: EntityRef + Ord> Liveness<V> {
@@ -53,6 +60,20 @@ impl<V: EntityRef + Ord> Liveness<V> {
         Liveness {
             live_in: self.live_in.map(name),
             live_out: self.live_out.map(name),
+        }
+    }
+
+    /// The same sets for code of `blocks` blocks, but for those that `revisions` names.
+    pub(crate) fn revised(
+        &self,
+        blocks: usize,
+        revisions: &FxHashMap<Block, Revision<V>>,
+    ) -> Liveness<V> {
+        let live_in = |block| revisions.get(&block).map(|r| &r.live_in[..]);
+        let live_out = |block| revisions.get(&block).map(|r| &r.live_out[..]);
+        Liveness {
+            live_in: self.live_in.replaced(blocks, live_in),
+            live_out: self.live_out.replaced(blocks, live_out),
         }
     }
 

@@ -38,6 +38,7 @@ pub use dominators::Dominators;
 pub use floor::register_floor;
 pub use frequency::Frequencies;
 pub use live_range::{LiveRanges, Occurrence, Position, Segment, Touch};
+pub(crate) use liveness::Revision;
 pub use liveness::{LiveSet, Liveness};
 pub use loops::{Loop, LoopInfo, Loops};
 pub use next_use::{LOOP_EXIT, NEVER, NextUses};

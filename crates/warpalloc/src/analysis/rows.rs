@@ -80,6 +80,32 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
         }
     }
 
+    /// The same lists for `keys` keys, but for those that `other` gives. Keys that have no
+    /// list yet get an empty one.
+    pub fn replaced<'a>(&self, keys: usize, other: impl Fn(K) -> Option<&'a [T]>) -> Rows<K, T>
+    where
+        T: 'a,
+    {
+        let mut starts = Vec::with_capacity(keys + 1);
+        let mut items = Vec::with_capacity(self.items.len());
+        starts.push(0);
+        for key in (0..keys).map(K::new) {
+            match other(key) {
+                Some(list) => items.extend_from_slice(list),
+                None if key.index() + 1 < self.starts.len() => {
+                    items.extend_from_slice(self.row(key));
+                }
+                None => {}
+            }
+            starts.push(items.len());
+        }
+        Rows {
+            starts,
+            items,
+            key: PhantomData,
+        }
+    }
+
     /// The list of `key`.
     pub fn row(&self, key: K) -> &[T] {
         &self.items[self.range(key)]

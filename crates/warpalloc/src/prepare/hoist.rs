@@ -17,7 +17,7 @@
 //! of several nested loops ends up before the outermost of them.
 
 use crate::allocation::{Allocation, Edit, Point};
-use crate::analysis::{Cfg, Frequencies, LiveSet, Loop, Loops, Order};
+use crate::analysis::{Cfg, Frequencies, LiveSet, Liveness, Loop, Loops, Order, Revision};
 use crate::function::{Block, Clobbers, Constraint, Effect, Function, Inst, Kind, Role};
 use crate::program::{Facts, Op, Program, Value};
 use crate::spill::cost::added_cycles;
@@ -95,21 +95,27 @@ pub fn hoist_invariants(
         return moved;
     }
     let mut peaks = Peaks::new(program, target);
+    let mut tallies = Tallies::new(program);
     // Loops of one round have no block in common, so their plans do not disturb each other.
     for round in (0..rounds(&facts.loops, policy)).rev() {
         let loops = loops_of(program, &facts.loops, policy, round);
         let plans = loops.into_iter().filter_map(|(l, blocks)| {
-            Nest::new(program, target, facts, l, &blocks)?.plan(&mut peaks, &blocks, chains)
+            let nest = Nest::new(program, target, facts, &mut tallies, l, &blocks)?;
+            let plan = nest.plan(&mut peaks, chains)?;
+            Some((plan, blocks))
         });
-        let plans: Vec<Plan> = plans.collect();
+        let plans: Vec<(Plan, Vec<Block>)> = plans.collect();
         if plans.is_empty() {
             continue;
         }
-        for plan in plans {
+        let mut revisions = FxHashMap::default();
+        for (plan, blocks) in plans {
             moved.extend(plan.moved.iter().map(|c| c.inst));
-            plan.apply(program);
+            plan.revise_loop(&blocks, &facts.liveness, &mut revisions);
+            plan.apply(program, &facts.liveness, &mut revisions);
         }
-        *facts = Facts::of(program);
+        let blocks = program.blocks.len();
+        *facts = Facts::around(program, facts.liveness.revised(blocks, &revisions));
         peaks.forget();
     }
     moved.sort_unstable();
@@ -183,10 +189,10 @@ fn loops_of(
 struct Peaks<'t> {
     target: &'t Target,
     live: LiveSet<Value>,
-    /// By file: units that may be alive at once in a loop.
-    ceilings: Vec<Option<i32>>,
-    /// By file: units alive before and after each step in turn, block by block.
-    levels: Vec<Option<Levels>>,
+    /// Units of general registers that may be alive at once in a loop.
+    general_ceiling: Option<i32>,
+    /// General registers alive before and after each step in turn, block by block.
+    general: Option<Levels>,
 }
 
 struct Levels {
@@ -200,14 +206,14 @@ impl<'t> Peaks<'t> {
         Peaks {
             target,
             live: LiveSet::new(program.values.len()),
-            ceilings: vec![None; target.files().len()],
-            levels: target.files().map(|_| None).collect(),
+            general_ceiling: None,
+            general: None,
         }
     }
 
     /// The program has changed.
     fn forget(&mut self) {
-        self.levels.iter_mut().for_each(|levels| *levels = None);
+        self.general = None;
     }
 
     /// How many units of `file` are alive in `blocks`, and may be.
@@ -218,77 +224,165 @@ impl<'t> Peaks<'t> {
         blocks: &[Block],
         file: File,
     ) -> Profile {
-        let (target, live) = (self.target, &mut self.live);
-        let levels = self.levels[file.index()]
-            .get_or_insert_with(|| Levels::of(program, target, facts, live, file));
-        let ceiling = self.ceilings[file.index()].get_or_insert_with(|| {
-            let peak = levels.units.iter().max().copied().unwrap_or(0);
-            ceiling(target, file, peak as usize)
-        });
-        let of_block = |block: &Block| {
-            let start = levels.starts[block.index()];
-            let steps = program.blocks[*block].ops.len();
-            &levels.units[start..start + 2 * steps]
+        let (levels, ceiling) = match file {
+            File::R => self.of_general(program, facts, blocks),
+            // Of other files a function may as well use all.
+            _ => {
+                let mut levels = Vec::new();
+                let target = self.target;
+                for &block in blocks {
+                    let width = |value| width_in(program, target, file, value);
+                    self.block(program, facts, width, block, &mut levels);
+                }
+                (levels, self.target.file(file).units as i32)
+            }
         };
-        let levels: Vec<i32> = blocks.iter().flat_map(of_block).copied().collect();
         Profile {
             peak: levels.iter().max().copied().unwrap_or(0),
             levels,
             added: Vec::new(),
             added_units: 0,
             freed: 0,
-            ceiling: *ceiling,
+            ceiling,
             refused: 0,
         }
     }
+
+    /// What the function needs anyway counts, so all of it is looked at, once.
+    fn of_general(
+        &mut self,
+        program: &Program,
+        facts: &Facts,
+        blocks: &[Block],
+    ) -> (Vec<i32>, i32) {
+        let levels = match self.general.take() {
+            Some(levels) => levels,
+            None => {
+                let (mut starts, mut units) = (Vec::new(), Vec::new());
+                let all = program.values.keys();
+                let widths = all.map(|v| width_in(program, self.target, File::R, v) as u8);
+                let widths: Vec<u8> = widths.collect();
+                for block in program.blocks.keys() {
+                    starts.push(units.len());
+                    let width = |value: Value| i32::from(widths[value.index()]);
+                    self.block(program, facts, width, block, &mut units);
+                }
+                Levels { starts, units }
+            }
+        };
+        let target = self.target;
+        let ceiling = *self.general_ceiling.get_or_insert_with(|| {
+            let peak = levels.units.iter().max().copied().unwrap_or(0);
+            general_ceiling(target, peak as usize)
+        });
+        let of_block = |block: &Block| {
+            let start = levels.starts[block.index()];
+            let steps = program.blocks[*block].ops.len();
+            &levels.units[start..start + 2 * steps]
+        };
+        let here = blocks.iter().flat_map(of_block).copied().collect();
+        self.general = Some(levels);
+        (here, ceiling)
+    }
+
+    /// Appends how many units are alive before and after each step of `block`. Results
+    /// that nobody reads are alive right after they are written.
+    fn block(
+        &mut self,
+        program: &Program,
+        facts: &Facts,
+        width: impl Fn(Value) -> i32,
+        block: Block,
+        units: &mut Vec<i32>,
+    ) {
+        let live = &mut self.live;
+        let start = units.len();
+        live.start_at_end(&facts.liveness, block);
+        let mut now: i32 = live.iter().map(&width).sum();
+        let mut reads: SmallVec<[Value; 8]> = SmallVec::new();
+        for op in program.blocks[block].ops.iter().rev() {
+            let mut after = now;
+            for (value, role) in op.accesses(program.function) {
+                if role.writes() {
+                    match live.remove(value) {
+                        true => now -= width(value),
+                        false => after += width(value),
+                    }
+                }
+                if role.reads() {
+                    reads.push(value);
+                }
+            }
+            units.push(after);
+            for value in reads.drain(..) {
+                if live.insert(value) {
+                    now += width(value);
+                }
+            }
+            units.push(now);
+        }
+        units[start..].reverse();
+    }
+}
+
+/// How many units of `file` the value takes.
+fn width_in(program: &Program, target: &Target, file: File, value: Value) -> i32 {
+    let class = target.class(program.values[value].class);
+    i32::from(class.file == file) * class.width as i32
 }
 
 /// What a function needs anyway, and what comes with it at no cost.
-fn ceiling(target: &Target, file: File, peak: usize) -> i32 {
-    let info = target.file(file);
-    let step = match file {
-        File::R => GRANULE * info.units_per_reg,
-        _ => info.units.max(1),
-    };
+fn general_ceiling(target: &Target, peak: usize) -> i32 {
+    let info = target.file(File::R);
+    let step = GRANULE * info.units_per_reg;
     peak.next_multiple_of(step).min(info.units) as i32
 }
 
-impl Levels {
-    /// Results that nobody reads are alive right after they are written.
-    fn of(
-        program: &Program,
-        target: &Target,
-        facts: &Facts,
-        live: &mut LiveSet<Value>,
-        file: File,
-    ) -> Levels {
-        let in_file = program.values.values().map(|info| {
-            let class = target.class(info.class);
-            i32::from(class.file == file) * class.width as i32
-        });
-        let widths: Vec<i32> = in_file.collect();
-        let width = |value: Value| widths[value.index()];
-        let (mut starts, mut units) = (Vec::new(), Vec::new());
-        for (block, info) in program.blocks.iter() {
-            let start = units.len();
-            starts.push(start);
-            live.start_at_end(&facts.liveness, block);
-            let mut now: i32 = live.iter().map(width).sum();
-            for op in info.ops.iter().rev() {
-                let accesses = || op.accesses(program.function);
-                let unread = accesses().filter(|(v, role)| role.writes() && !live.contains(*v));
-                units.push(now + unread.map(|(v, _)| width(v)).sum::<i32>());
-                for (value, _) in accesses().filter(|(_, role)| role.writes()) {
-                    now -= i32::from(live.remove(value)) * width(value);
-                }
-                for (value, _) in accesses().filter(|(_, role)| role.reads()) {
-                    now += i32::from(live.insert(value)) * width(value);
-                }
-                units.push(now);
-            }
-            units[start..].reverse();
+/// How often the loop under consideration reads and writes each value.
+struct Tallies {
+    /// Tallies of other loops count as zero.
+    current: u32,
+    all: Vec<Tally>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    of_loop: u32,
+    reads: u32,
+    writes: u32,
+}
+
+impl Tallies {
+    fn new(program: &Program) -> Tallies {
+        Tallies {
+            current: 0,
+            all: vec![Tally::default(); program.values.len()],
         }
-        Levels { starts, units }
+    }
+
+    /// Counts for a loop of these blocks.
+    fn count(&mut self, program: &Program, blocks: &[Block]) {
+        self.current += 1;
+        for &block in blocks {
+            for op in &program.blocks[block].ops {
+                for (value, role) in op.accesses(program.function) {
+                    let tally = self.of(value);
+                    tally.reads += u32::from(role.reads());
+                    tally.writes += u32::from(role.writes());
+                }
+            }
+        }
+    }
+
+    fn of(&mut self, value: Value) -> &mut Tally {
+        let tally = &mut self.all[value.index()];
+        if tally.of_loop != self.current {
+            *tally = Tally {
+                of_loop: self.current,
+                ..Tally::default()
+            };
+        }
+        tally
     }
 }
 
@@ -310,10 +404,47 @@ struct Plan {
     moved: Vec<Candidate>,
     /// Edges into the loop.
     entries: Vec<(Block, usize)>,
+    header: Block,
+    /// The values that moved code reads and writes, in ascending order, and whether the
+    /// loop or code behind it still reads them.
+    values: Vec<(Value, bool)>,
 }
 
+type Revisions = FxHashMap<Block, Revision<Value>>;
+
 impl Plan {
-    fn apply(self, program: &mut Program) {
+    /// Notes what is live in the loop once the plan has been carried out.
+    ///
+    /// Nothing in the loop writes what moved code reads or writes any more, and every
+    /// block of a loop leads to every other, so such a value is alive everywhere in the
+    /// loop or nowhere. Before the loop everything is as it was: what is computed there
+    /// reads what was live into the loop already.
+    fn revise_loop(&self, blocks: &[Block], liveness: &Liveness<Value>, revisions: &mut Revisions) {
+        for &block in blocks {
+            let revision = Revision {
+                live_in: self.revised(liveness.live_in(block)),
+                live_out: self.revised(liveness.live_out(block)),
+            };
+            revisions.insert(block, revision);
+        }
+    }
+
+    /// `live`, in ascending order, once the plan has been carried out.
+    fn revised(&self, live: &[Value]) -> Vec<Value> {
+        let mut revised = Vec::with_capacity(live.len() + self.values.len());
+        let mut rest = live;
+        for (value, stays) in &self.values {
+            let at = rest.partition_point(|v| v < value);
+            let was_live = rest.get(at) == Some(value);
+            revised.extend_from_slice(&rest[..at]);
+            revised.extend(stays.then_some(*value));
+            rest = &rest[at + usize::from(was_live)..];
+        }
+        revised.extend_from_slice(rest);
+        revised
+    }
+
+    fn apply(self, program: &mut Program, liveness: &Liveness<Value>, revisions: &mut Revisions) {
         let mut gone: Vec<(Block, usize)> = self.moved.iter().map(|c| (c.block, c.index)).collect();
         gone.sort_unstable();
         // From the back, so that positions of what is still to go stay right.
@@ -327,6 +458,12 @@ impl Plan {
                 values: c.values.clone(),
             });
             program.blocks[on_edge].ops.extend(again);
+            let live_out = self.revised(liveness.live_in(self.header));
+            let revision = Revision {
+                live_in: live_before(program, on_edge, &live_out),
+                live_out,
+            };
+            revisions.insert(on_edge, revision);
         }
         for candidate in &self.moved {
             program.deleted.insert(candidate.inst);
@@ -334,23 +471,43 @@ impl Plan {
     }
 }
 
+/// What is live before `block`, given what is live after it.
+fn live_before(program: &Program, block: Block, after: &[Value]) -> Vec<Value> {
+    let mut live = after.to_vec();
+    for op in program.blocks[block].ops.iter().rev() {
+        let accesses = || op.accesses(program.function);
+        for (value, _) in accesses().filter(|(_, role)| role.writes()) {
+            if let Ok(at) = live.binary_search(&value) {
+                live.remove(at);
+            }
+        }
+        for (value, _) in accesses().filter(|(_, role)| role.reads()) {
+            if let Err(at) = live.binary_search(&value) {
+                live.insert(at, value);
+            }
+        }
+    }
+    live
+}
+
 /// One loop under consideration.
 struct Nest<'a> {
     program: &'a Program<'a>,
     target: &'a Target,
     facts: &'a Facts,
+    blocks: &'a [Block],
+    header: Block,
     entries: Vec<(Block, usize)>,
     entry_frequency: f64,
+    /// Where the loop is left to.
+    exits: SmallVec<[Block; 4]>,
     candidates: Vec<Candidate>,
-    /// Candidates that read each value.
+    /// Candidates that read the result of another.
     readers: FxHashMap<Value, SmallVec<[usize; 4]>>,
-    /// Reads in the loop that have not moved, of values that candidates read.
-    reads: FxHashMap<Value, u32>,
-    /// Values that candidates read and code after the loop does too.
-    live_after: FxHashSet<Value>,
-    /// Where the loop reads or writes the results of candidates: block, step, whether it
-    /// writes. Blocks are counted within the loop, and places ascend.
-    places: FxHashMap<Value, Vec<(usize, usize, bool)>>,
+    /// Reads are of what has not moved.
+    tallies: &'a mut Tallies,
+    /// Once asked for.
+    places: Option<Places>,
     /// By file, once asked for: how many units are alive, and may be.
     profiles: Vec<Option<Profile>>,
 }
@@ -388,100 +545,62 @@ impl Profile {
 }
 
 impl<'a> Nest<'a> {
-    /// The loop `l`, if it has candidates and a way in.
+    /// The loop `l`, if it has an invariant and a way in.
     fn new(
         program: &'a Program<'a>,
         target: &'a Target,
         facts: &'a Facts,
+        tallies: &'a mut Tallies,
         l: Loop,
-        blocks: &[Block],
+        blocks: &'a [Block],
     ) -> Option<Nest<'a>> {
-        let candidates = candidates(program, facts, l, blocks);
+        let mut candidates = candidates(program, blocks);
         if candidates.is_empty() {
             return None;
         }
+        tallies.count(program, blocks);
+        // What one turn, or code before the loop, hands to a turn is no invariant.
+        let header = facts.loops.info(l).header;
+        candidates.retain(|c| {
+            tallies.of(c.result).writes == 1 && !facts.liveness.is_live_in(header, c.result)
+        });
+        let readers = link(program.function, &mut candidates, tallies);
         let entries = entries(program, &facts.loops, l);
+        if entries.is_empty() || candidates.iter().all(|c| c.waits_for > 0) {
+            return None;
+        }
         let edge = |&(block, succ): &(Block, usize)| facts.frequencies.edge(block, succ);
-        let mut nest = Nest {
+        let successors = blocks.iter().flat_map(|&block| program.successors(block));
+        let mut exits: SmallVec<[Block; 4]> = successors
+            .filter(|&to| !facts.loops.contains(l, to))
+            .collect();
+        exits.sort_unstable();
+        exits.dedup();
+        Some(Nest {
             program,
             target,
             facts,
+            blocks,
+            header,
             entry_frequency: entries.iter().map(edge).sum(),
             entries,
+            exits,
             candidates,
-            readers: FxHashMap::default(),
-            reads: FxHashMap::default(),
-            live_after: FxHashSet::default(),
-            places: FxHashMap::default(),
+            readers,
+            tallies,
+            places: None,
             profiles: target.files().map(|_| None).collect(),
-        };
-        if nest.entries.is_empty() || !nest.link(blocks) {
-            return None;
-        }
-        for &block in blocks {
-            let outside = |to: &Block| !facts.loops.contains(l, *to);
-            for to in program.successors(block).filter(outside) {
-                let read = |v: &&Value| nest.reads.contains_key(v);
-                let live = facts.liveness.live_in(to).iter();
-                nest.live_after.extend(live.filter(read));
-            }
-        }
-        Some(nest)
-    }
-
-    /// Drops candidates that read what the loop computes in other ways, and counts what
-    /// the others wait for; whether any is left.
-    fn link(&mut self, blocks: &[Block]) -> bool {
-        let function = self.program.function;
-        let mut writes: FxHashMap<Value, u32> = FxHashMap::default();
-        for candidate in &self.candidates {
-            for (&value, operand) in candidate
-                .values
-                .iter()
-                .zip(function.operands(candidate.inst))
-            {
-                writes.insert(value, 0);
-                if operand.role.reads() {
-                    self.reads.insert(value, 0);
-                }
-            }
-        }
-        for (number, &block) in blocks.iter().enumerate() {
-            for (step, op) in self.program.blocks[block].ops.iter().enumerate() {
-                for (value, role) in op.accesses(function) {
-                    if let Some(count) = writes.get_mut(&value) {
-                        *count += u32::from(role.writes());
-                        let places = self.places.entry(value).or_default();
-                        places.push((number, step, role.writes()));
-                    }
-                    if let Some(count) = self.reads.get_mut(&value) {
-                        *count += u32::from(role.reads());
-                    }
-                }
-            }
-        }
-        self.candidates.retain(|c| writes[&c.result] == 1);
-        let made: FxHashSet<Value> = self.candidates.iter().map(|c| c.result).collect();
-        let steady = |v: Value| writes[&v] == 0 || made.contains(&v);
-        self.candidates
-            .retain(|c| inputs(function, c.inst, &c.values).all(steady));
-        for (index, candidate) in self.candidates.iter_mut().enumerate() {
-            for input in inputs(function, candidate.inst, &candidate.values) {
-                candidate.waits_for += usize::from(writes[&input] > 0);
-                self.readers.entry(input).or_default().push(index);
-            }
-        }
-        !self.candidates.is_empty()
+        })
     }
 
     /// Chooses what to move, the dearest per register first.
-    fn plan(mut self, peaks: &mut Peaks, blocks: &[Block], chains: bool) -> Option<Plan> {
+    fn plan(mut self, peaks: &mut Peaks, chains: bool) -> Option<Plan> {
         let ready = (0..self.candidates.len()).filter(|&c| self.candidates[c].waits_for == 0);
         let mut queue: BinaryHeap<(u64, Reverse<usize>)> =
             ready.map(|c| (self.worth(c), Reverse(c))).collect();
         let mut moved = Vec::new();
         while let Some((worth, Reverse(index))) = queue.pop() {
-            if worth == 0 || !self.take_room(index, peaks, blocks) {
+            if worth == 0 || !self.take_room(index, peaks) {
                 continue;
             }
             let candidate = self.candidates[index].clone();
@@ -494,9 +613,22 @@ impl<'a> Nest<'a> {
             }
             moved.push(candidate);
         }
-        (!moved.is_empty()).then_some(Plan {
+        if moved.is_empty() {
+            return None;
+        }
+        let mut values: Vec<Value> = moved.iter().flat_map(|c| c.values.clone()).collect();
+        values.sort_unstable();
+        values.dedup();
+        let values = values.into_iter().map(|v| {
+            let stays = self.tallies.of(v).reads > 0 || self.is_read_after(v);
+            (v, stays)
+        });
+        let values = values.collect();
+        Some(Plan {
             moved,
             entries: self.entries,
+            header: self.header,
+            values,
         })
     }
 
@@ -512,7 +644,7 @@ impl<'a> Nest<'a> {
 
     /// Takes room for the result throughout the loop, if nowhere too much would be alive
     /// once what leaves with the candidate has left.
-    fn take_room(&mut self, index: usize, peaks: &mut Peaks, blocks: &[Block]) -> bool {
+    fn take_room(&mut self, index: usize, peaks: &mut Peaks) -> bool {
         let candidate = self.candidates[index].clone();
         let result = candidate.result;
         let (file, width) = (self.file(result), self.width(result) as i32);
@@ -522,10 +654,9 @@ impl<'a> Nest<'a> {
         let (program, facts) = (self.program, self.facts);
         let mut profile = match self.profiles[file.index()].take() {
             Some(profile) => profile,
-            None => peaks.profile(program, facts, blocks, file),
+            None => peaks.profile(program, facts, self.blocks, file),
         };
-        let fits =
-            profile.refused < REFUSALS && self.fits(&mut profile, result, width, freed, blocks);
+        let fits = profile.refused < REFUSALS && self.fits(&mut profile, result, width, freed);
         match fits {
             true => profile.freed += freed,
             false => profile.refused += 1,
@@ -533,7 +664,7 @@ impl<'a> Nest<'a> {
         self.profiles[file.index()] = Some(profile);
         if fits {
             for input in inputs(program.function, candidate.inst, &candidate.values) {
-                self.reads.entry(input).and_modify(|count| *count -= 1);
+                self.tallies.of(input).reads -= 1;
             }
         }
         fits
@@ -541,14 +672,7 @@ impl<'a> Nest<'a> {
 
     /// Adds `value` to the profile, if there is room. As long as there is plenty, where
     /// the value lives already does not matter.
-    fn fits(
-        &self,
-        profile: &mut Profile,
-        value: Value,
-        width: i32,
-        freed: i32,
-        blocks: &[Block],
-    ) -> bool {
+    fn fits(&mut self, profile: &mut Profile, value: Value, width: i32, freed: i32) -> bool {
         let roughly = profile.peak + profile.added_units + width - profile.freed - freed;
         if roughly <= profile.ceiling {
             profile.added.push(value);
@@ -556,16 +680,20 @@ impl<'a> Nest<'a> {
             return true;
         }
         for added in std::mem::take(&mut profile.added) {
-            profile.add(&self.absent(added, blocks), self.width(added) as i32, 0);
+            profile.add(&self.absent(added), self.width(added) as i32, 0);
         }
         profile.added_units = 0;
-        profile.add(&self.absent(value, blocks), width, freed)
+        profile.add(&self.absent(value), width, freed)
     }
 
     /// Where the loop's profile does not include `value`, which it writes once.
-    fn absent(&self, value: Value, blocks: &[Block]) -> Vec<Range<usize>> {
+    fn absent(&mut self, value: Value) -> Vec<Range<usize>> {
         let mut absent = Vec::new();
-        let places = self.places.get(&value).map_or(&[][..], Vec::as_slice);
+        let (program, blocks, candidates) = (self.program, self.blocks, &self.candidates);
+        let places = self
+            .places
+            .get_or_insert_with(|| places(program, blocks, candidates));
+        let places = places.get(&value).map_or(&[][..], Vec::as_slice);
         let mut base = 0;
         for (number, &block) in blocks.iter().enumerate() {
             let first = places.partition_point(|place| place.0 < number);
@@ -590,20 +718,22 @@ impl<'a> Nest<'a> {
     }
 
     /// Values that need no register in the loop any more once `candidate` has left.
-    fn leaving(&self, candidate: &Candidate) -> SmallVec<[Value; 4]> {
+    fn leaving(&mut self, candidate: &Candidate) -> SmallVec<[Value; 4]> {
         let read: SmallVec<[Value; 4]> =
             inputs(self.program.function, candidate.inst, &candidate.values).collect();
-        let times = |v: Value| read.iter().filter(|&&w| w == v).count() as u32;
-        let last = |v: &&Value| self.reads.get(v) == Some(&times(**v));
-        let mut leaving: SmallVec<[Value; 4]> = read
-            .iter()
-            .filter(last)
-            .filter(|v| !self.live_after.contains(v))
-            .copied()
-            .collect();
+        let mut leaving = read.clone();
         leaving.sort_unstable();
         leaving.dedup();
+        leaving.retain(|value| {
+            let times = read.iter().filter(|&v| v == value).count() as u32;
+            self.tallies.of(*value).reads == times && !self.is_read_after(*value)
+        });
         leaving
+    }
+
+    fn is_read_after(&self, value: Value) -> bool {
+        let live = |&exit: &Block| self.facts.liveness.is_live_in(exit, value);
+        self.exits.iter().any(live)
     }
 
     fn width(&self, value: Value) -> usize {
@@ -615,19 +745,15 @@ impl<'a> Nest<'a> {
     }
 }
 
-/// What the loop computes that may be an invariant.
-fn candidates(program: &Program, facts: &Facts, l: Loop, blocks: &[Block]) -> Vec<Candidate> {
-    let header = facts.loops.info(l).header;
+/// What the loop computes that nothing about the instruction itself keeps there.
+fn candidates(program: &Program, blocks: &[Block]) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for &block in blocks {
         for (index, op) in program.blocks[block].ops.iter().enumerate() {
             let (Op::Inst { inst, values } | Op::Recompute { inst, values }) = op else {
                 continue;
             };
-            // What one turn, or code before the loop, hands to a turn is no invariant.
-            let result = may_move(program, *inst, values)
-                .filter(|&result| !facts.liveness.is_live_in(header, result));
-            if let Some(result) = result {
+            if let Some(result) = may_move(program, *inst, values) {
                 candidates.push(Candidate {
                     block,
                     index,
@@ -640,6 +766,48 @@ fn candidates(program: &Program, facts: &Facts, l: Loop, blocks: &[Block]) -> Ve
         }
     }
     candidates
+}
+
+/// Drops candidates that read what the loop computes in other ways, and counts what the
+/// others wait for. Returns who waits for whose result.
+fn link(
+    function: &Function,
+    candidates: &mut Vec<Candidate>,
+    tallies: &mut Tallies,
+) -> FxHashMap<Value, SmallVec<[usize; 4]>> {
+    let made: FxHashSet<Value> = candidates.iter().map(|c| c.result).collect();
+    candidates.retain(|c| {
+        inputs(function, c.inst, &c.values).all(|v| tallies.of(v).writes == 0 || made.contains(&v))
+    });
+    let mut readers: FxHashMap<Value, SmallVec<[usize; 4]>> = FxHashMap::default();
+    for (index, candidate) in candidates.iter_mut().enumerate() {
+        for input in inputs(function, candidate.inst, &candidate.values) {
+            if tallies.of(input).writes > 0 {
+                candidate.waits_for += 1;
+                readers.entry(input).or_default().push(index);
+            }
+        }
+    }
+    readers
+}
+
+/// Where the loop reads or writes the results of candidates: block, step, whether it
+/// writes. Blocks are counted within the loop, and places ascend.
+type Places = FxHashMap<Value, Vec<(usize, usize, bool)>>;
+
+fn places(program: &Program, blocks: &[Block], candidates: &[Candidate]) -> Places {
+    let results = candidates.iter().map(|c| (c.result, Vec::new()));
+    let mut places: Places = results.collect();
+    for (number, &block) in blocks.iter().enumerate() {
+        for (step, op) in program.blocks[block].ops.iter().enumerate() {
+            for (value, role) in op.accesses(program.function) {
+                if let Some(places) = places.get_mut(&value) {
+                    places.push((number, step, role.writes()));
+                }
+            }
+        }
+    }
+    places
 }
 
 /// The edges that enter `l` from outside.

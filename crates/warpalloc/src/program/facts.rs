@@ -38,7 +38,8 @@ impl Facts {
         }
     }
 
-    fn around(program: &Program, liveness: Liveness<Value>) -> Facts {
+    /// Analyses a program of known liveness.
+    pub(crate) fn around(program: &Program, liveness: Liveness<Value>) -> Facts {
         let order = Order::compute(program);
         let loops = Loops::compute(program, &order);
         let frequencies = Frequencies::compute(program, &order, &loops);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::function::{Builder, VReg};
+use crate::generate::{self, Rng, Shape};
 use crate::target::Class;
 
 /// `x = load; outer: y = load; inner: c = scale x; d = bias c; e = turn y; store d, e;
@@ -191,4 +192,27 @@ fn policies_have_names_and_numbers() {
         assert_eq!(policy.number().to_string().parse(), Ok(policy));
     }
     assert_eq!("2".parse::<HoistPolicy>(), Err(()));
+}
+
+#[test]
+fn facts_are_those_of_the_program_afterwards() {
+    let mut rng = Rng::new(5);
+    let mut hoisted = 0;
+    for number in 0..120 {
+        let target = Target::hardware(90).unwrap();
+        let shape = Shape {
+            remat: true,
+            wide: number % 2 == 0,
+            ..Shape::random(80, &mut rng)
+        };
+        let function = generate::function(&shape, &target, &mut rng);
+        for policy in [HoistPolicy::Inner, HoistPolicy::Always] {
+            let mut program = Program::new(&function, &target, None).unwrap();
+            let mut facts = Facts::of(&program);
+            let moved = hoist_invariants(&mut program, &target, &mut facts, policy, number % 3 > 0);
+            hoisted += moved.len();
+            assert_eq!(facts.liveness, Facts::of(&program).liveness, "{number}");
+        }
+    }
+    assert!(hoisted > 30, "{hoisted}");
 }

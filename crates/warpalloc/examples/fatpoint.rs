@@ -4,13 +4,14 @@
 //! ```text
 //! cargo run --release --example fatpoint speed [RUNS [KNOB=VALUE ...]]
 //! cargo run --release --example fatpoint registers
-//! cargo run --release --example fatpoint campaign 100000 [KNOB=VALUE ...]
+//! cargo run --release --example fatpoint campaign 100000 [SEED] [KNOB=VALUE ...]
 //! cargo run --release --example fatpoint hoist 1000
 //! ```
 
 use std::time::{Duration, Instant};
 use warpalloc::allocation::{Edit, Point};
 use warpalloc::analysis::{Frequencies, Liveness, Loops, Order, Pressure};
+use warpalloc::check::trace;
 use warpalloc::function::Function;
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::prepare::hoist::net_cycles;
@@ -225,9 +226,10 @@ fn used(function: &Function, target: &Target, allocation: &Allocation) -> usize 
     used
 }
 
-/// Proves random functions at many budgets and reports how they fared beside `briggs`.
+/// Proves and executes random functions at many budgets and reports how they fared beside `briggs`.
 fn campaign(count: usize) {
-    let mut rng = Rng::new(42);
+    let seed = std::env::args().nth(3).and_then(|seed| seed.parse().ok());
+    let mut rng = Rng::new(seed.unwrap_or(42));
     let (mut fallbacks, mut fallbacks_briggs, mut worse, mut rounds) = (0, 0, 0, 0);
     let (mut cost, mut cost_briggs) = (0.0, 0.0);
     let mut reasons: Vec<String> = Vec::new();
@@ -246,7 +248,7 @@ fn campaign(count: usize) {
                 strategy,
                 ..Options::default()
             };
-            for setting in std::env::args().skip(3) {
+            for setting in std::env::args().skip(3).filter(|s| s.contains('=')) {
                 options.knobs.set(&setting).expect("a knob");
             }
             allocate(&function, &target, &options)
@@ -254,6 +256,13 @@ fn campaign(count: usize) {
         let (fat, briggs) = (proved(Strategy::Fatpoint), proved(Strategy::Briggs));
         match (&fat, &briggs) {
             (Ok(fat), Ok(briggs)) => {
+                for allocation in [fat, briggs] {
+                    let limits = trace::Limits::default();
+                    let run = trace::compare(&function, &target, allocation, limits, number as u64);
+                    if let Err(difference) = run {
+                        println!("function {number} runs differently: {difference}");
+                    }
+                }
                 fallbacks += is_fallback(fat) as usize;
                 fallbacks_briggs += is_fallback(briggs) as usize;
                 rounds += fat.stats.iterations;

@@ -58,6 +58,9 @@ use crate::stats::Stats;
 use crate::target::Target;
 use retry::{Attempt, Retry};
 
+/// Functions of more instructions are allocated once, whatever it costs them.
+const MAX_INSTS_TO_COMPARE: usize = 20_000;
+
 /// What to try besides the usual.
 #[derive(Clone, Copy)]
 struct Means {
@@ -86,7 +89,7 @@ pub fn allocate(
         split: false,
     };
     let (mut best, hoisted) = run(means)?;
-    if keeps_out_of_memory(&best.stats) {
+    if keeps_out_of_memory(&best.stats) || function.inst_count() > MAX_INSTS_TO_COMPARE {
         return Ok(best);
     }
     if hoisted {

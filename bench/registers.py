@@ -24,7 +24,7 @@ def main():
     print("order and spills nothing. *Floor* is the same bound with what pressure leaves out: at a call that overwrites R0 to")
     print("R23, values alive across it begin at R24, so that no allocation without spill code names a lower highest register;")
     print("and predicates beyond the seventh take one general register each, which is where both allocators keep them.")
-    print("`briggs` and `fatpoint` are what our allocators use (a star: with spill code); ptxas is what ptxas -v reports for")
+    print("`briggs` and `fatpoint` are what our allocators use (a star: with inserted code, be it for spills or hoisted out of loops); ptxas is what ptxas -v reports for")
     print("the original. Functions that are called have no figure of their own there.\n")
     print("| kernel | peak | floor | briggs | fatpoint | ptxas |")
     print("|---|---|---|---|---|---|")

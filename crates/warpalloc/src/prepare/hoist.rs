@@ -11,7 +11,8 @@
 //! to the next [`GRANULE`]: beyond, a warp takes more registers and fewer warps fit, and
 //! beyond the budget something would be spilled. What no longer needs a register once its
 //! last reader has left the loop counts in favour. The dearest
-//! invariants per register go first, each as soon as its inputs have gone.
+//! invariants per register go first, each as soon as its inputs have gone. Predicates stay:
+//! seven are too few to keep one through a loop.
 //!
 //! Loops are taken from the inside out, so that with [`HoistPolicy::Always`] an invariant
 //! of several nested loops ends up before the outermost of them.
@@ -32,6 +33,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::ops::Range;
+
+/// Files with fewer units than this are too scarce to hold an invariant through a loop: a
+/// predicate that finds no register costs more than its comparison.
+const SCARCE_UNITS: usize = 16;
 
 /// Hardware gives registers to threads in steps of so many.
 pub const GRANULE: usize = 8;
@@ -466,6 +471,9 @@ impl<'a> Nest<'a> {
         let candidate = self.candidates[index].clone();
         let result = candidate.result;
         let (file, width) = (self.file(result), self.width(result) as i32);
+        if self.target.file(file).units < SCARCE_UNITS {
+            return false;
+        }
         let leaving = self.leaving(&candidate);
         let leaving = leaving.iter().filter(|&&v| self.file(v) == file);
         let freed = leaving.map(|&v| self.width(v) as i32).sum();

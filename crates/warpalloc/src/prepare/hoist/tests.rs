@@ -125,6 +125,16 @@ fn only_what_yields_the_same_in_every_turn_moves() {
 }
 
 #[test]
+fn predicates_are_too_scarce_to_be_kept_through_a_loop() {
+    let compare = one_loop(|b, head, x, c| {
+        let p = b.vreg(Class::PRED);
+        b.inst(head, "setp").def(p).use_(x).remat(3);
+        b.inst(head, "select").def(c).use_(x).use_(p);
+    });
+    assert_eq!(compare, []);
+}
+
+#[test]
 fn what_one_turn_hands_to_the_next_stays() {
     let mut b = Builder::new("carried");
     let (entry, head, out) = (b.block(), b.block(), b.block());

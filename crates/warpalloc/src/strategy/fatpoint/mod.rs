@@ -120,8 +120,7 @@ pub fn allocate(
 }
 
 /// Whether nothing went to memory or had to be computed again. Predicates that were carried
-/// in general registers count as kept: hoisting leaves their file within its budget, and
-/// splitting does not help them.
+/// in general registers count as kept: neither hoisting nor splitting has to do with them.
 fn keeps_out_of_memory(stats: &Stats) -> bool {
     let accesses = stats.edits.stores + stats.edits.reloads;
     accesses + stats.rematerialised == 0 && !stats.fell_back

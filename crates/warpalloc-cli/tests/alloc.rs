@@ -1,25 +1,14 @@
 //! `warpalloc alloc` and `warpalloc stats` as a shell user meets them.
 
-use std::io::Write;
+mod common;
+
+use common::with_input;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 fn warpalloc(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpalloc"));
     command.args(args).output().unwrap()
-}
-
-fn with_input(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_warpalloc"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Where the arguments are refused, nobody reads the input.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
 }
 
 fn corpus(name: &str) -> String {

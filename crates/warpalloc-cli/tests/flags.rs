@@ -1,21 +1,13 @@
 //! Each flag of `warpalloc alloc` changes what its help says.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+mod common;
+
+use std::process::Output;
 
 use serde_json::Value;
 
 fn warpalloc(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_warpalloc"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command line that is refused leaves its input unread.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+    common::with_input(args, input.as_bytes())
 }
 
 fn corpus(name: &str) -> String {

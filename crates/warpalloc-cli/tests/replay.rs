@@ -1,7 +1,8 @@
 //! `warpalloc replay` as a shell user sees it.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+mod common;
+
+use std::process::Output;
 
 const CASE: &str = "\
 target cicc sm_80 R=8 P=7 UR=63 UP=7
@@ -18,17 +19,7 @@ block0:
 ";
 
 fn replay(text: &str, flags: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_warpalloc"))
-        .args(["replay", "-"])
-        .args(flags)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Where the arguments are refused, nobody reads the text.
-    let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
-    child.wait_with_output().unwrap()
+    common::with_input(&[&["replay", "-"], flags].concat(), text.as_bytes())
 }
 
 #[test]

@@ -20,12 +20,14 @@
 //!   instructions in the chosen order; blocks after that stand on edges and hold none;
 //! - the copies of one [`Op::Copies`] happen at once, and no value is written twice.
 
+mod banks;
 mod build;
 mod code;
 mod emit;
 mod facts;
 mod sequence;
 
+pub use banks::{BANKS, ReadWith, read_together};
 pub use code::Accesses;
 pub use emit::emit;
 pub use facts::{Facts, block_pressure};

@@ -15,7 +15,7 @@ mod conservative;
 mod fewer;
 mod foresee;
 mod graph;
-pub(crate) mod prefer;
+mod prefer;
 mod select;
 mod simplify;
 mod worklists;

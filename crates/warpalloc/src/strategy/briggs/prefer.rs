@@ -15,13 +15,11 @@
 use crate::coalesce::{Member, Move, MoveId};
 use crate::function::Convention;
 use crate::interference::{Interference, Places};
-use crate::program::{Op, Program, Value};
+use crate::program::{BANKS, Program, ReadWith, Value, read_together};
 use crate::target::{File, RegSet, Target};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
-/// Banks of the register file on every supported generation.
-pub(crate) const BANKS: usize = 2;
 /// How many free places are looked at for the sake of banks.
 const BANK_CHOICES: usize = 4;
 
@@ -30,7 +28,7 @@ pub struct Preferences<'a> {
     moves: &'a PrimaryMap<MoveId, Move>,
     moves_of: SecondaryMap<Value, SmallVec<[MoveId; 2]>>,
     /// Values that are read together with each value, three or more at a time.
-    read_with: SecondaryMap<Value, SmallVec<[Value; 2]>>,
+    read_with: ReadWith,
     /// How many units are in use, by file: at first as many as are needed at once, since no
     /// colouring gets by with fewer.
     used: Vec<usize>,
@@ -166,35 +164,4 @@ impl<'a> Preferences<'a> {
             }
         }
     }
-}
-
-/// For each single register, the others that some instruction reads at the same time.
-pub(crate) fn read_together(
-    program: &Program,
-    target: &Target,
-) -> SecondaryMap<Value, SmallVec<[Value; 2]>> {
-    let width = target.file(File::R).units_per_reg;
-    let is_single = |v: Value| {
-        let class = target.class(program.values[v].class);
-        class.file == File::R && class.width == width
-    };
-    let mut together: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
-    for op in program.blocks.values().flat_map(|block| &block.ops) {
-        let Op::Inst { .. } = op else {
-            continue;
-        };
-        let accesses: SmallVec<[_; 6]> = op.accesses(program.function).collect();
-        let reads = accesses
-            .iter()
-            .filter(|(v, role)| role.reads() && is_single(*v));
-        let reads: SmallVec<[Value; 4]> = reads.map(|&(v, _)| v).collect();
-        if reads.len() != BANKS + 1 {
-            continue;
-        }
-        for &v in &reads {
-            let others = reads.iter().copied().filter(|&other| other != v);
-            together[v].extend(others);
-        }
-    }
-    together
 }

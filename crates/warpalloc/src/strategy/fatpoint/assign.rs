@@ -20,8 +20,7 @@ use super::occupancy::Occupancy;
 use super::order::SlotMode;
 use super::ranges::{Ranges, overlap, units_of_file};
 use crate::function::Convention;
-use crate::program::{Program, Value};
-use crate::strategy::briggs::prefer::BANKS;
+use crate::program::{BANKS, Program, ReadWith, Value};
 use crate::target::{File, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -50,9 +49,6 @@ pub struct Scene<'a> {
     /// Values read together, where banks matter.
     pub read_with: Option<&'a ReadWith>,
 }
-
-/// For each single register, the others that some instruction reads at the same time.
-pub type ReadWith = SecondaryMap<Value, SmallVec<[Value; 2]>>;
 
 /// What a start costs that would raise the highest register: more than any bank is worth.
 const RAISES: u32 = 32;
@@ -305,6 +301,9 @@ impl<'a, const W: usize> Assign<'a, W> {
         let mut primary = Histogram::default();
         let claimed = self.claimed;
         for unit in claimed.iter() {
+            if left == 0 {
+                break;
+            }
             let loss = self.loss(clusters, cluster, unit..unit + 1, colours, &mut left);
             let unit = Mask::of(std::iter::once(unit));
             primary.add(&unit.blocked_starts(width), loss);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use warpalloc::Allocation;
 use warpalloc::function::Function;
+use warpalloc::spill::cost::added_cycles;
 use warpalloc::stats::Stats;
 use warpalloc::target::{File, Target};
 
@@ -27,6 +28,8 @@ pub struct Figures {
     over_peak: Option<f64>,
     /// Registers used over the floor, which counts what calls and predicates ask for.
     over_floor: Option<f64>,
+    /// Cycles of inserted code, by how often its blocks run.
+    cycles: f64,
     frame: u32,
     stats: Stats,
     /// Why there is no allocation, or why it is wrong.
@@ -54,6 +57,7 @@ impl Figures {
             mild: peak * 4 <= budget * 5,
             over_peak: clean.then(|| used as f64 / peak as f64),
             over_floor: clean.then(|| used as f64 / floor as f64),
+            cycles: added_cycles(function, allocation),
             frame: allocation.frame.local + allocation.frame.shared,
             stats: allocation.stats.clone(),
             refused: None,
@@ -69,6 +73,7 @@ impl Figures {
             mild: false,
             over_peak: None,
             over_floor: None,
+            cycles: 0.0,
             frame: 0,
             stats: Stats::default(),
             refused: Some(why),
@@ -94,8 +99,9 @@ impl Figures {
         let ms = self.time.as_secs_f64() * 1e3;
         format!(
             "    {name}: {} instructions, peak {peak}, floor {floor}, {spilled} spilled, {rematerialised} recomputed, \
-             {iterations} rounds, {coalesced} of {copies} copies coalesced, {} stores, {} reloads, frame {}, {ms:.1} ms",
-            self.insts, edits.stores, edits.reloads, self.frame
+             {iterations} rounds, {coalesced} of {copies} copies coalesced, {} stores, {} reloads, \
+             {:.0} cycles by frequency, frame {}, {ms:.1} ms",
+            self.insts, edits.stores, edits.reloads, self.cycles, self.frame
         )
     }
 }

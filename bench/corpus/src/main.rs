@@ -1,11 +1,15 @@
 //! Allocates every function of given PTX files, at several budgets and with several
 //! allocators, and prints one table row for each: what was spilled, coalesced, saved, and
-//! how long it took. Every result is proved; with `--traces` it is also executed.
+//! how long it took. Every result is proved; with `--traces` it is also executed. With
+//! `--degrees` nothing is allocated, and the table says what splitting live ranges does to
+//! the interference graphs.
 //!
 //! ```sh
 //! cargo run --release -p warpalloc-corpus -- corpus/ptx/*.ptx --regs 15,24,32,64,255
+//! cargo run --release -p warpalloc-corpus -- corpus/ptx/*.ptx --degrees
 //! ```
 
+mod degrees;
 mod figures;
 
 use std::path::PathBuf;
@@ -18,6 +22,7 @@ use rayon::prelude::*;
 use warpalloc::analysis::{Liveness, Pressure, register_floor};
 use warpalloc::check::{self, trace};
 use warpalloc::function::Function;
+use warpalloc::prepare::split::DegreeChange;
 use warpalloc::target::{File, Target};
 use warpalloc::{Options, Strategy, allocate};
 use warpalloc_ptx::module::lower_module;
@@ -51,6 +56,9 @@ struct Args {
     /// Print one row per function as well
     #[arg(long)]
     per_function: bool,
+    /// Tabulate what splitting does to the average degree of interference graphs instead
+    #[arg(long)]
+    degrees: bool,
 }
 
 fn main() -> Result<()> {
@@ -63,11 +71,19 @@ fn main() -> Result<()> {
         functions.len(),
         args.preset
     );
+    match args.degrees {
+        true => tabulate_degrees(&args, &full, &functions),
+        false => tabulate(&args, &full, &functions),
+    }
+}
+
+/// Allocates everything with every allocator at every budget.
+fn tabulate(args: &Args, full: &Target, functions: &[(Function, Bounds)]) -> Result<()> {
     println!("{}", Row::HEADER);
     for name in &args.strategies {
         let strategy = Strategy::named(name).ok_or_else(|| anyhow!("no allocator `{name}`"))?;
         for &regs in &args.regs {
-            let options = options(&args, strategy)?;
+            let options = options(args, strategy)?;
             let target = full.clone().with_budget(File::R, regs);
             let rows: Vec<_> = functions
                 .par_iter()
@@ -81,6 +97,31 @@ fn main() -> Result<()> {
                 }
             }
             println!("{}", Row::of(name, regs, &rows));
+        }
+    }
+    Ok(())
+}
+
+/// Splits everything under every policy at every budget.
+fn tabulate_degrees(args: &Args, full: &Target, functions: &[(Function, Bounds)]) -> Result<()> {
+    let reorder = options(args, Strategy::Briggs)?.schedule;
+    println!("{}", degrees::Row::HEADER);
+    for (name, policy) in degrees::policies() {
+        for &regs in &args.regs {
+            let target = full.clone().with_budget(File::R, regs);
+            let changes: Vec<_> = functions
+                .par_iter()
+                .map(|(function, _)| degrees::measure(function, &target, reorder, policy))
+                .collect();
+            if args.per_function {
+                for ((function, _), change) in functions.iter().zip(&changes) {
+                    if let Some(change) = change {
+                        println!("{}", degrees::describe(function.name(), change));
+                    }
+                }
+            }
+            let crowded: Vec<DegreeChange> = changes.into_iter().flatten().collect();
+            println!("{}", degrees::Row::of(name, regs, &crowded));
         }
     }
     Ok(())

@@ -110,16 +110,59 @@ impl Interference {
 
     /// Nodes, edges and degrees.
     pub fn stats(&self) -> GraphStats {
-        let degrees = self.starts.windows(2).map(|w| w[1] - w[0]);
-        GraphStats {
-            nodes: self.occurring.keys().count() as u32,
-            edges: self.neighbours.len() as u64 / 2,
-            max_degree: degrees.max().unwrap_or(0),
+        self.stats_of(|_| true)
+    }
+
+    /// Nodes, edges and degrees of some values, none of which interferes with any other.
+    pub fn stats_of(&self, is_counted: impl Fn(Value) -> bool) -> GraphStats {
+        let counted = self.occurring.iter().filter(|&value| is_counted(value));
+        let mut stats = GraphStats::default();
+        let mut ends = 0;
+        for value in counted {
+            let degree = self.degree(value);
+            stats.nodes += 1;
+            ends += degree as u64;
+            stats.max_degree = stats.max_degree.max(degree as u32);
         }
+        stats.edges = ends / 2;
+        stats
     }
 
     fn row(&self, value: Value) -> &[u32] {
         let start = self.starts[value.index()] as usize;
         &self.neighbours[start..self.starts[value.index() + 1] as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::{Builder, Effect};
+    use crate::program::{Facts, Program};
+    use crate::target::{Class, Target};
+
+    #[test]
+    fn values_that_do_not_occur_are_no_nodes() {
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let unused = b.vreg(Class::R32);
+        let [x, y, condition] = [Class::R32, Class::R32, Class::PRED].map(|class| b.vreg(class));
+        for v in [x, y, condition] {
+            b.inst(block, "load").def(v).effect(Effect::Read);
+        }
+        for v in [x, y, condition] {
+            b.inst(block, "store").use_(v).effect(Effect::Write);
+        }
+        b.exit(block, "exit");
+        let f = b.finish();
+        let target = Target::hardware(90).unwrap();
+        let program = Program::new(&f, &target, None).unwrap();
+        let graph = Interference::build(&program, &target, &Facts::of(&program).liveness);
+        assert!(!graph.occurs(Value::new(unused.index())));
+        let stats = graph.stats();
+        assert_eq!((stats.nodes, stats.edges, stats.max_degree), (3, 1, 1));
+        let predicates = graph.stats_of(|v| program.values[v].class == Class::PRED);
+        assert_eq!((predicates.nodes, predicates.edges), (1, 0));
+        assert_eq!(predicates.average_degree(), 0.0);
     }
 }

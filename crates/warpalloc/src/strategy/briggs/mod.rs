@@ -18,6 +18,8 @@ mod graph;
 mod prefer;
 mod select;
 mod simplify;
+#[cfg(test)]
+mod tests;
 mod worklists;
 
 use crate::allocation::Allocation;
@@ -52,42 +54,54 @@ const MAX_JOIN_ROUNDS: u32 = 4;
 /// Functions of more instructions are coloured once, whatever it costs them.
 const MAX_INSTS_TO_COMPARE: usize = 20_000;
 
-/// Splitting multiplies values and copies; larger functions than this do without.
-const MAX_INSTS_TO_SPLIT: usize = 4_000;
-
-/// Another colouring takes a third of the time of the others; larger functions than this
-/// do without that of aggressive spilling.
-const MAX_INSTS_TO_SPILL_AGGRESSIVELY: usize = 8_000;
+/// Another colouring takes a third of the time of the others, and splitting multiplies
+/// values and copies; larger functions than this do without.
+const MAX_INSTS_TO_TRY_MORE: usize = 8_000;
 
 /// One way to allocate; where values must be spilled, the cheapest of several is kept
 /// (Bernstein et al., PLDI 1989).
 #[derive(Clone, Copy)]
 struct Attempt {
     cost_model: CostModel,
-    split: bool,
+    split: Split,
     /// Spill down to the pressure limit, not just until everything fits.
     aggressive: bool,
 }
 
-const ATTEMPTS: [Attempt; 4] = [
+/// Whether long values are split first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Split {
+    Never,
+    /// Where loops begin and end.
+    AtLoops,
+    /// Between short stretches of code too.
+    Finely,
+}
+
+const ATTEMPTS: [Attempt; 5] = [
     Attempt {
         cost_model: CostModel::Product,
-        split: false,
+        split: Split::Never,
         aggressive: false,
     },
     Attempt {
         cost_model: CostModel::Traffic,
-        split: false,
+        split: Split::Never,
         aggressive: false,
     },
     Attempt {
         cost_model: CostModel::Traffic,
-        split: true,
+        split: Split::AtLoops,
+        aggressive: false,
+    },
+    Attempt {
+        cost_model: CostModel::Traffic,
+        split: Split::Finely,
         aggressive: false,
     },
     Attempt {
         cost_model: CostModel::Product,
-        split: false,
+        split: Split::Never,
         aggressive: true,
     },
 ];
@@ -116,10 +130,7 @@ pub fn allocate(
         return Ok(best);
     }
     let mut least = added_cycles(function, &best);
-    let split = options.split && may_gain_from_splitting(function, &built.facts.loops);
-    let aggressive = options.briggs.pressure_limit_on(target) < 1.0
-        && function.inst_count() <= MAX_INSTS_TO_SPILL_AGGRESSIVELY;
-    let wanted = |a: &Attempt| (split || !a.split) && (aggressive || !a.aggressive);
+    let wanted = |a: &Attempt| is_wanted(a, function, target, options, &built.facts.loops);
     for other in others.into_iter().filter(wanted) {
         let Ok(next) = attempt(other) else {
             continue;
@@ -133,9 +144,22 @@ pub fn allocate(
     Ok(best)
 }
 
-/// Live ranges are split at the boundaries of loops, so there must be one.
-fn may_gain_from_splitting(function: &Function, loops: &Loops) -> bool {
-    function.inst_count() <= MAX_INSTS_TO_SPLIT && loops.loop_count() > 0
+/// Whether an attempt is allowed, can make a difference, and takes no longer than it should.
+fn is_wanted(
+    attempt: &Attempt,
+    function: &Function,
+    target: &Target,
+    options: &Options,
+    loops: &Loops,
+) -> bool {
+    let is_small = function.inst_count() <= MAX_INSTS_TO_TRY_MORE;
+    let split = match attempt.split {
+        Split::Never => true,
+        Split::AtLoops => options.split && is_small && loops.loop_count() > 0,
+        Split::Finely => options.split && is_small,
+    };
+    let aggressive = options.briggs.pressure_limit_on(target) < 1.0 && is_small;
+    split && (aggressive || !attempt.aggressive)
 }
 
 /// What is known of a program before anything is chosen.
@@ -195,8 +219,13 @@ fn attempt(
     attempt: Attempt,
 ) -> Result<Allocation, Error> {
     let (mut program, mut stats) = (program.clone(), stats.clone());
-    let of_split = attempt.split.then(|| {
-        split_at_loops(&mut program, target, &built.facts, SplitPolicy::default());
+    let policy = match attempt.split {
+        Split::Never => None,
+        Split::AtLoops => Some(SplitPolicy::default()),
+        Split::Finely => Some(SplitPolicy::finely()),
+    };
+    let of_split = policy.map(|policy| {
+        split_at_loops(&mut program, target, &built.facts, policy);
         Built::new(&program, target, &mut stats)
     });
     let built = of_split.as_ref().unwrap_or(built);

@@ -54,9 +54,13 @@ const MAX_JOIN_ROUNDS: u32 = 4;
 /// Functions of more instructions are coloured once, whatever it costs them.
 const MAX_INSTS_TO_COMPARE: usize = 20_000;
 
-/// Another colouring takes a third of the time of the others, and splitting multiplies
-/// values and copies; larger functions than this do without.
+/// Another colouring takes a third of the time of the others; larger functions than this
+/// make do with two.
 const MAX_INSTS_TO_TRY_MORE: usize = 8_000;
+
+/// Where there are loops, splitting takes two colourings of many more values; larger
+/// functions than this, which gain little from it, do without.
+const MAX_INSTS_TO_SPLIT_LOOPS: usize = 4_000;
 
 /// One way to allocate; where values must be spilled, the cheapest of several is kept
 /// (Bernstein et al., PLDI 1989).
@@ -153,10 +157,15 @@ fn is_wanted(
     loops: &Loops,
 ) -> bool {
     let is_small = function.inst_count() <= MAX_INSTS_TO_TRY_MORE;
+    let has_loops = loops.loop_count() > 0;
+    let may_split = match has_loops {
+        true => options.split && function.inst_count() <= MAX_INSTS_TO_SPLIT_LOOPS,
+        false => options.split && is_small,
+    };
     let split = match attempt.split {
         Split::Never => true,
-        Split::AtLoops => options.split && is_small && loops.loop_count() > 0,
-        Split::Finely => options.split && is_small,
+        Split::AtLoops => may_split && has_loops,
+        Split::Finely => may_split,
     };
     let aggressive = options.briggs.pressure_limit_on(target) < 1.0 && is_small;
     split && (aggressive || !attempt.aggressive)

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use warpalloc::generate::Rng;
 use warpalloc::strategy::fatpoint::histogram::{Histogram, choose};
-use warpalloc::strategy::fatpoint::mask::Mask;
+use warpalloc::target::Mask;
 
 const UNITS: usize = 512;
 const CLAIMS: usize = 16;

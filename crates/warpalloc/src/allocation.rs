@@ -8,6 +8,7 @@ use crate::function::{Block, Function, Inst};
 use crate::stats::Stats;
 use crate::target::PReg;
 use cranelift_entity::{EntityRef, EntitySet};
+use smallvec::SmallVec;
 
 /// Memory that spilled values go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,7 +103,7 @@ pub enum Edit {
         /// The instruction.
         inst: Inst,
         /// One register per operand.
-        regs: Vec<PReg>,
+        regs: SmallVec<[PReg; 4]>,
     },
 }
 
@@ -136,16 +137,22 @@ impl Edits {
             Point::After(inst) => (2 * inst.index() + 1, 0),
             Point::Edge(block, succ) => (usize::MAX, (block.index() << 32) | succ as usize),
         };
-        list.sort_by_key(|(point, _)| key(point));
+        if !list.is_sorted_by_key(|(point, _)| key(point)) {
+            list.sort_by_key(|(point, _)| key(point));
+        }
         let edges = list.partition_point(|(point, _)| !matches!(point, Point::Edge(..)));
         let slots = 2 * function.inst_count() + 1;
-        let mut starts = Vec::with_capacity(slots);
-        let mut next = 0;
-        for slot in 0..slots {
-            while next < edges && key(&list[next].0).0 < slot {
-                next += 1;
+        let mut starts = vec![0; slots];
+        for (point, _) in &list[..edges] {
+            // Points that the function does not have come after all that it has.
+            if let Some(after) = starts.get_mut(key(point).0 + 1) {
+                *after += 1;
             }
-            starts.push(next as u32);
+        }
+        let mut before = 0;
+        for start in &mut starts {
+            before += *start;
+            *start = before;
         }
         Edits {
             list,

@@ -404,7 +404,7 @@ impl<'x> Demands<'x> {
                 let conversions = self.execute(*inst, regs, demand)?;
                 out.push(Op::Recompute {
                     inst: *inst,
-                    regs: regs.clone(),
+                    regs: regs.to_vec(),
                 });
                 out.extend(conversions.into_iter().map(Op::Convert));
                 Ok(())

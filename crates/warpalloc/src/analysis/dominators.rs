@@ -33,15 +33,13 @@ impl Dominators {
     pub fn compute(cfg: &impl Cfg, order: &Order) -> Dominators {
         let idom = iterate(cfg, order);
         let interval = number(cfg, order, &idom);
-        let pairs: Vec<_> = order
-            .reverse_postorder()
-            .iter()
-            .filter_map(|&block| Some((idom[block].expand()?, block)))
-            .collect();
+        let blocks = order.reverse_postorder().iter();
+        let pairs = blocks.filter_map(|&block| Some((idom[block].expand()?, block)));
+        let children = Rows::from_pairs(cfg.block_count(), pairs);
         Dominators {
             idom,
             interval,
-            children: Rows::from_pairs(cfg.block_count(), &pairs),
+            children,
         }
     }
 

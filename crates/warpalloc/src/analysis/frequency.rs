@@ -62,6 +62,18 @@ impl Frequencies {
         }
     }
 
+    /// Takes in blocks from `first` on, each of which was put on an edge since.
+    pub(crate) fn add_blocks_on_edges(&mut self, cfg: &impl Cfg, first: Block) {
+        for block in cfg.all_blocks().skip(first.index()) {
+            let frequency = cfg.predecessors(block).next().map_or(0.0, |from| {
+                let edge = cfg.successors(from).position(|to| to == block);
+                edge.map_or(0.0, |edge| self.edge(from, edge))
+            });
+            self.blocks[block] = frequency;
+            self.probabilities.push(&[1.0]);
+        }
+    }
+
     /// How often `block` runs; never, if it is unreachable.
     pub fn block(&self, block: Block) -> f64 {
         self.blocks[block]
@@ -84,6 +96,11 @@ fn branch_probabilities(cfg: &impl Cfg, loops: &Loops) -> Rows<Block, f64> {
     let mut pairs = Vec::new();
     let mut kinds = Vec::new();
     for block in cfg.all_blocks() {
+        let mut succs = cfg.successors(block);
+        if succs.next().is_some() && succs.next().is_none() {
+            pairs.push((block, 1.0));
+            continue;
+        }
         kinds.clear();
         kinds.extend(cfg.successors(block).map(|succ| EdgeKind {
             leaves: loops.leaves_loop(block, succ),
@@ -91,7 +108,7 @@ fn branch_probabilities(cfg: &impl Cfg, loops: &Loops) -> Rows<Block, f64> {
         }));
         pairs.extend(kinds.iter().map(|&kind| (block, share(&kinds, kind))));
     }
-    Rows::from_pairs(cfg.block_count(), &pairs)
+    Rows::from_pairs(cfg.block_count(), pairs.into_iter())
 }
 
 /// What the heuristics look at.
@@ -178,7 +195,7 @@ impl<'a, C: Cfg> Flow<'a, C> {
                 pairs.push((region_key(self.loops.info(l).parent), block));
             }
         }
-        Rows::from_pairs(self.loops.loop_count() + 1, &pairs)
+        Rows::from_pairs(self.loops.loop_count() + 1, pairs.into_iter())
     }
 
     /// Carries one unit from the header of `region` through its nodes.

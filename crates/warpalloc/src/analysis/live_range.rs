@@ -100,7 +100,7 @@ impl<V: EntityRef + Ord> LiveRanges<V> {
     pub fn compute(code: &impl Code<Value = V>, liveness: &Liveness<V>) -> LiveRanges<V> {
         let segments = Sweep::new(code, liveness).run();
         LiveRanges {
-            segments: Rows::from_pairs(code.value_count(), &segments),
+            segments: Rows::from_pairs(code.value_count(), segments.into_iter()),
             occurrences: occurrences(code),
         }
     }
@@ -174,7 +174,7 @@ fn occurrences<V: EntityRef + Ord>(code: &impl Code<Value = V>) -> Rows<V, Occur
             add(value, at, Touch::Argument);
         }
     }
-    Rows::from_pairs(code.value_count(), &pairs)
+    Rows::from_pairs(code.value_count(), pairs.into_iter())
 }
 
 /// One backward sweep over the code. `open` holds the end of the segment each live value
@@ -221,7 +221,7 @@ impl<'a, C: Code> Sweep<'a, C> {
 
     /// Sweeps `block`, which ends right before instruction `number`.
     fn block(&mut self, block: Block, number: &mut usize) {
-        for &value in self.liveness.live_out(block) {
+        for value in self.liveness.live_out(block) {
             self.open[value] = Some(Position::early(*number));
         }
         for point in self.code.points(block).rev() {
@@ -248,7 +248,7 @@ impl<'a, C: Code> Sweep<'a, C> {
         for value in self.code.parameters(block) {
             self.start(value, first);
         }
-        for &value in self.liveness.live_in(block) {
+        for value in self.liveness.live_in(block) {
             self.start(value, first);
         }
     }

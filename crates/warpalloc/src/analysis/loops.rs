@@ -17,7 +17,8 @@
 use super::{Cfg, Order};
 use crate::function::Block;
 use cranelift_entity::packed_option::PackedOption;
-use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
+use smallvec::SmallVec;
 
 /// A loop; an outer loop has a lower number than those inside it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +53,22 @@ impl Loops {
             nest.close_loop(at);
         }
         nest.finish(cfg.block_count())
+    }
+
+    /// Takes in blocks from `first` on, each of which was put on an edge since. A loop that
+    /// has both ends of an edge has its middle.
+    pub(crate) fn add_blocks_on_edges(&mut self, cfg: &impl Cfg, first: Block) {
+        for block in cfg.all_blocks().skip(first.index()) {
+            let ends = cfg
+                .predecessors(block)
+                .next()
+                .zip(cfg.successors(block).next());
+            let both = ends.and_then(|(from, to)| {
+                let mut around = self.around(to);
+                around.find(|&l| self.contains(l, from))
+            });
+            self.innermost[block] = both.into();
+        }
     }
 
     /// All loops, outer before inner.
@@ -109,13 +126,16 @@ impl Loops {
     }
 }
 
+/// Where edges come from; few blocks have more than two.
+type Sources = SmallVec<[u32; 2]>;
+
 /// The forest under construction. Blocks go by their preorder numbers.
 struct Nest<'a> {
     order: &'a Order,
     /// Sources of retreating edges to each block.
-    back: Vec<Vec<u32>>,
+    back: Vec<Sources>,
     /// Sources of the other edges, each kept by whoever the target was collapsed into.
-    forward: Vec<Vec<u32>>,
+    forward: Vec<Sources>,
     /// Union-find: the header of the outermost loop closed so far around each block.
     outermost: Vec<u32>,
     /// Header of the innermost loop strictly around each block.
@@ -129,8 +149,8 @@ struct Nest<'a> {
 impl Nest<'_> {
     fn new<'a>(cfg: &impl Cfg, order: &'a Order) -> Nest<'a> {
         let count = order.preorder().len();
-        let mut back = vec![Vec::new(); count];
-        let mut forward = vec![Vec::new(); count];
+        let mut back = vec![Sources::new(); count];
+        let mut forward = vec![Sources::new(); count];
         for (at, &block) in order.preorder().iter().enumerate() {
             for pred in cfg.predecessors(block).filter(|&p| order.is_reachable(p)) {
                 let list = match order.is_ancestor(block, pred) {

@@ -55,13 +55,13 @@ impl<V: EntityRef + Ord> NextUses<V> {
         let mut exit = Vec::new();
         for block in code.all_blocks() {
             solver.look_ahead(block);
-            let live = liveness.live_out(block).iter();
-            exit.extend(live.map(|&v| (block, (v, solver.nearest[v]))));
+            let live = liveness.live_out(block);
+            exit.extend(live.map(|v| (block, (v, solver.nearest[v]))));
             solver.clear_ahead(block);
         }
         NextUses {
             entry: solver.entry,
-            exit: Rows::from_pairs(code.block_count(), &exit),
+            exit: Rows::from_pairs(code.block_count(), exit.into_iter()),
         }
     }
 
@@ -188,8 +188,8 @@ fn first_reads<V: EntityRef + Ord>(
         for value in code.arguments(block) {
             first[value] = first[value].min(length);
         }
-        let live = liveness.live_in(block).iter();
-        pairs.extend(live.map(|&value| (block, (value, first[value]))));
+        let live = liveness.live_in(block);
+        pairs.extend(live.map(|value| (block, (value, first[value]))));
         for point in code.points(block) {
             for (value, _) in code.accesses(point) {
                 first[value] = NEVER;
@@ -199,7 +199,7 @@ fn first_reads<V: EntityRef + Ord>(
             first[value] = NEVER;
         }
     }
-    Rows::from_pairs(code.block_count(), &pairs)
+    Rows::from_pairs(code.block_count(), pairs.into_iter())
 }
 
 struct Solver<'a, C: Code> {

@@ -137,7 +137,7 @@ impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
         let code = self.code;
         self.units.fill(0);
         self.live.clear();
-        for &value in self.liveness.live_out(block) {
+        for value in self.liveness.live_out(block) {
             self.enter(value);
         }
         for point in code.points(block).rev() {

@@ -8,7 +8,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rows<K, T> {
     /// `starts[k]..starts[k + 1]` are the items of key `k`.
-    starts: Vec<usize>,
+    starts: Vec<u32>,
     items: Vec<T>,
     key: PhantomData<K>,
 }
@@ -16,66 +16,28 @@ pub(crate) struct Rows<K, T> {
 impl<K: EntityRef, T: Copy> Rows<K, T> {
     /// Sorts pairs by key, keeping the order of pairs with equal keys: a counting sort,
     /// linear in the number of pairs and keys.
-    pub fn from_pairs(keys: usize, pairs: &[(K, T)]) -> Rows<K, T> {
-        let mut starts = vec![0; keys + 1];
-        for (key, _) in pairs {
-            starts[key.index() + 1] += 1;
-        }
-        for key in 0..keys {
-            starts[key + 1] += starts[key];
-        }
-        let mut items = match pairs.first() {
-            Some(&(_, any)) => vec![any; pairs.len()],
-            None => Vec::new(),
-        };
-        let mut next = starts.clone();
-        for &(key, item) in pairs {
-            items[next[key.index()]] = item;
-            next[key.index()] += 1;
-        }
-        Rows {
-            starts,
-            items,
-            key: PhantomData,
-        }
-    }
-
-    /// Puts the lists given for each key one after the other.
-    pub fn from_lists<I>(keys: usize, lists: impl Iterator<Item = (K, I)> + Clone) -> Rows<K, T>
-    where
-        I: ExactSizeIterator<Item = T>,
-    {
-        let mut starts = vec![0; keys + 1];
+    pub fn from_pairs(keys: usize, pairs: impl Iterator<Item = (K, T)> + Clone) -> Rows<K, T> {
+        let mut starts = vec![0u32; keys + 1];
         let mut any = None;
-        for (key, mut list) in lists.clone() {
-            starts[key.index() + 1] += list.len();
-            any = any.or_else(|| list.next());
+        for (key, item) in pairs.clone() {
+            starts[key.index() + 1] += 1;
+            any = Some(item);
         }
         for key in 0..keys {
             starts[key + 1] += starts[key];
         }
-        let mut items = any.map_or(Vec::new(), |any| vec![any; starts[keys]]);
-        let mut next = starts.clone();
-        for (key, list) in lists {
-            let at = &mut next[key.index()];
-            let end = *at + list.len();
-            for (place, item) in items[*at..end].iter_mut().zip(list) {
-                *place = item;
-            }
-            *at = end;
+        let mut items = any.map_or(Vec::new(), |any| vec![any; starts[keys] as usize]);
+        // Each start moves to its row's end, which is the next row's start.
+        for (key, item) in pairs {
+            let at = &mut starts[key.index()];
+            items[*at as usize] = item;
+            *at += 1;
         }
+        starts.rotate_right(1);
+        starts[0] = 0;
         Rows {
             starts,
             items,
-            key: PhantomData,
-        }
-    }
-
-    /// The same lists, with each item replaced.
-    pub fn map<U: Copy>(&self, change: fn(T) -> U) -> Rows<K, U> {
-        Rows {
-            starts: self.starts.clone(),
-            items: self.items.iter().map(|&item| change(item)).collect(),
             key: PhantomData,
         }
     }
@@ -87,7 +49,7 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
         T: 'a,
     {
         let mut starts = Vec::with_capacity(keys + 1);
-        let mut items = Vec::with_capacity(self.items.len());
+        let mut items = Vec::with_capacity(self.items.len() + self.items.len() / 4);
         starts.push(0);
         for key in (0..keys).map(K::new) {
             match other(key) {
@@ -97,13 +59,19 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
                 }
                 None => {}
             }
-            starts.push(items.len());
+            starts.push(items.len() as u32);
         }
         Rows {
             starts,
             items,
             key: PhantomData,
         }
+    }
+
+    /// Adds a list, for the next key.
+    pub fn push(&mut self, list: &[T]) {
+        self.items.extend_from_slice(list);
+        self.starts.push(self.items.len() as u32);
     }
 
     /// The list of `key`.
@@ -119,11 +87,11 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
 
     /// Where the list of `key` stands among all items.
     pub fn range(&self, key: K) -> Range<usize> {
-        self.starts[key.index()]..self.starts[key.index() + 1]
+        self.starts[key.index()] as usize..self.starts[key.index() + 1] as usize
     }
 
-    /// How many items all lists have together.
-    pub fn len(&self) -> usize {
-        self.items.len()
+    /// The items of all lists.
+    pub fn items(&self) -> &[T] {
+        &self.items
     }
 }

@@ -62,6 +62,8 @@ entity_impl!(Node);
 struct Tracer<'a> {
     function: &'a Function,
     liveness: &'a Liveness,
+    /// The node of the first value live into each block.
+    arriving: Vec<usize>,
     /// Union-find over the nodes; the first ones stand for the live-in sets.
     parents: PrimaryMap<Node, Node>,
     /// The node each virtual register holds at the point at hand.
@@ -75,10 +77,17 @@ impl<'a> Tracer<'a> {
     fn new(function: &'a Function, liveness: &'a Liveness) -> Tracer<'a> {
         let mut current = SecondaryMap::new();
         current.resize(function.vreg_count());
+        let mut nodes = 0;
+        let arriving = function.blocks().map(|block| {
+            let first = nodes;
+            nodes += liveness.live_in(block).len();
+            first
+        });
         Tracer {
             function,
             liveness,
-            parents: (0..liveness.live_in_total()).map(Node::new).collect(),
+            arriving: arriving.collect(),
+            parents: (0..nodes).map(Node::new).collect(),
             current,
             operands: Vec::with_capacity(function.operand_count()),
             params: Vec::new(),
@@ -88,7 +97,7 @@ impl<'a> Tracer<'a> {
 
     /// Follows the values through `block` and into its successors.
     fn trace(&mut self, block: Block) {
-        for (&vreg, arriving) in self.arriving(block) {
+        for (vreg, arriving) in self.arriving(block) {
             self.current[vreg] = arriving.into();
         }
         for param in self.function.parameters(block) {
@@ -103,7 +112,7 @@ impl<'a> Tracer<'a> {
             self.args.push(node);
         }
         for succ in self.function.succs(block) {
-            for (&vreg, arriving) in self.arriving(succ.block) {
+            for (vreg, arriving) in self.arriving(succ.block) {
                 let leaving = self.read(vreg);
                 self.join(arriving, leaving);
             }
@@ -127,9 +136,9 @@ impl<'a> Tracer<'a> {
     }
 
     /// The values live into `block` with the nodes that stand for them there.
-    fn arriving(&self, block: Block) -> impl Iterator<Item = (&'a VReg, Node)> + use<'a> {
-        let nodes = self.liveness.live_in_range(block).map(Node::new);
-        self.liveness.live_in(block).iter().zip(nodes)
+    fn arriving(&self, block: Block) -> impl Iterator<Item = (VReg, Node)> + use<'a> {
+        let nodes = (self.arriving[block.index()]..).map(Node::new);
+        self.liveness.live_in(block).zip(nodes)
     }
 
     /// The node `vreg` holds. It holds one wherever it is read: either it was written

@@ -37,7 +37,7 @@ pub fn moves(
 ) -> PrimaryMap<MoveId, Move> {
     let mut global: EntitySet<Value> = EntitySet::new();
     for block in program.all_blocks() {
-        global.extend(liveness.live_in(block).iter().copied());
+        global.extend(liveness.live_in(block));
     }
     let mut found: Vec<Move> = Vec::new();
     let mut known: FxHashMap<(Value, Value, i32), usize> = FxHashMap::default();

@@ -76,7 +76,7 @@ impl Crowd {
             of_file.units = 0;
             of_file.crests.clear();
         }
-        for &value in liveness.live_out(block) {
+        for value in liveness.live_out(block) {
             self.enter(value);
         }
     }

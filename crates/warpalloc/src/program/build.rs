@@ -17,22 +17,27 @@ impl<'a> Program<'a> {
         target: &'a Target,
         order: Option<Vec<Inst>>,
     ) -> Result<Program<'a>, Error> {
-        let values = function.vregs().map(|vreg| {
+        let own = function.vregs().map(|vreg| {
             let info = function.vreg(vreg);
             ValueInfo {
                 class: info.class,
                 origin: Origin::VReg(vreg),
                 uniform: info.uniform,
                 unspillable: info.pinned,
+                is_result: false,
                 forbidden: None,
             }
         });
+        // There is always some isolation of constraints to come.
+        let count = function.vreg_count();
+        let mut values = Vec::with_capacity(count + count / 8);
+        values.extend(own);
         let program = Program {
             function,
-            values: values.collect(),
+            values: PrimaryMap::from(values),
             slots: PrimaryMap::new(),
             links: Vec::new(),
-            blocks: PrimaryMap::new(),
+            blocks: PrimaryMap::with_capacity(function.block_count() * 5 / 4),
             order,
             deleted: EntitySet::new(),
         };
@@ -59,7 +64,8 @@ impl Build<'_> {
     fn blocks(&mut self) -> Result<(), Error> {
         let function = self.program.function;
         for block in function.blocks() {
-            let mut ops = Vec::with_capacity(function.block_insts(block).len());
+            let insts = function.block_insts(block).len();
+            let mut ops = Vec::with_capacity(insts + insts / 8);
             for inst in function.block_insts(block) {
                 let inst = self
                     .program
@@ -81,19 +87,26 @@ impl Build<'_> {
     fn instruction(&mut self, inst: Inst, ops: &mut Vec<Op>) -> Result<(), Error> {
         let function = self.program.function;
         let operands = function.operands(inst);
-        let mut values: SmallVec<[Value; 4]> = SmallVec::with_capacity(operands.len());
-        for operand in operands {
-            values.push(Value::new(operand.vreg.index()));
+        let of_operands = operands.iter().map(|o| Value::new(o.vreg.index()));
+        if !self.is_constrained(inst) {
+            // Made where it stays: this is most of a program, and moving takes longer.
+            ops.resize_with(ops.len() + 1, || Op::Inst {
+                inst,
+                values: SmallVec::new(),
+            });
+            if let Some(Op::Inst { values, .. }) = ops.last_mut() {
+                of_operands.for_each(|value| values.push(value));
+            }
+            return Ok(());
         }
+        let mut values: SmallVec<[Value; 4]> = of_operands.collect();
         let mut around = Around::default();
-        if self.is_constrained(inst) {
-            for body in bodies(function, self.target, inst)? {
-                let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
-                if let Some(pinned) = self.pinned_alone(inst, &body) {
-                    self.restrict(inst, pinned, body.members[0].operand)?;
-                } else if !free || self.is_return_of_device(inst) {
-                    self.isolate(inst, &body, &mut values, &mut around);
-                }
+        for body in bodies(function, self.target, inst)? {
+            let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
+            if let Some(pinned) = self.pinned_alone(inst, &body) {
+                self.restrict(inst, pinned, body.members[0].operand)?;
+            } else if !free || self.is_return_of_device(inst) {
+                self.isolate(inst, &body, &mut values, &mut around);
             }
         }
         if !around.before.is_empty() {
@@ -202,6 +215,7 @@ impl Build<'_> {
                         origin: Origin::Constraint(inst),
                         uniform: false,
                         unspillable: true,
+                        is_result: false,
                         forbidden: None,
                     });
                     seats.push((m.offset, seat));
@@ -214,6 +228,7 @@ impl Build<'_> {
                 around.before.push((seat, real));
             }
             if operand.role.writes() {
+                self.program.values[seat].is_result = true;
                 around.after.push((real, seat));
             }
             values[m.operand] = seat;
@@ -240,7 +255,7 @@ impl Build<'_> {
         let mut add = |regs: &[PReg]| {
             let set = RegSet::of_registers(self.target, regs.iter().copied());
             forbidden
-                .get_or_insert_with(|| RegSet::new(self.target))
+                .get_or_insert_with(|| Box::new(RegSet::new(self.target)))
                 .union_with(&set);
         };
         if let Constraint::Except(list) = function.operands(inst)[operand].constraint {

@@ -24,6 +24,21 @@ impl Op {
         }
     }
 
+    /// Calls `visit` with what [`Op::accesses`] yields; faster where there are many.
+    #[inline]
+    pub fn for_each_access(&self, function: &Function, mut visit: impl FnMut(Value, Role)) {
+        match self {
+            Op::Inst { inst, values } | Op::Recompute { inst, values } => {
+                for (&value, operand) in values.iter().zip(function.operands(*inst)) {
+                    visit(value, operand.role);
+                }
+            }
+            other => other
+                .accesses(function)
+                .for_each(|(v, role)| visit(v, role)),
+        }
+    }
+
     /// Puts another value in place of each.
     pub fn rename(&mut self, mut name: impl FnMut(Value) -> Value) {
         match self {

@@ -29,6 +29,7 @@ pub fn emit(
 ) -> Result<Allocation, Error> {
     let layout = slots::lay_out(program, target)?;
     stats.shared_slot_bytes = layout.saved;
+    let gives_back = program.function.convention() != Convention::Kernel;
     let mut emitter = Emitter {
         program,
         target,
@@ -37,22 +38,25 @@ pub fn emit(
         places: layout.places,
         registers: vec![PReg::new(crate::target::File::R, 0); program.function.operand_count()],
         edits: Vec::new(),
+        waiting: Vec::new(),
         deleted: program.deleted.clone(),
-        touched: RegSet::new(target),
+        touched: gives_back.then(|| RegSet::new(target)),
     };
     for block in program.blocks.keys() {
         emitter.block(block);
     }
     let entry = program.blocks.keys().next();
     let frame = &mut emitter.layout[options.spill_space as usize];
-    keep_preserved(
-        program.function,
-        target,
-        entry.and_then(|block| first_inst(program, block)),
-        &emitter.touched,
-        &mut emitter.edits,
-        |bytes| frame.push(bytes),
-    );
+    if let Some(touched) = &emitter.touched {
+        keep_preserved(
+            program.function,
+            target,
+            entry.and_then(|block| first_inst(program, block)),
+            touched,
+            &mut emitter.edits,
+            |bytes| frame.push(bytes),
+        );
+    }
     let frame = emitter.frame(target)?;
     let edits = Edits::new(program.function, emitter.edits);
     stats.edits = EditCounts::of(&edits);
@@ -78,40 +82,50 @@ struct Emitter<'a> {
     places: SecondaryMap<Slot, Option<SlotAddr>>,
     registers: Vec<PReg>,
     edits: Vec<(Point, Edit)>,
+    /// Edits for the next instruction or the block's edge.
+    waiting: Vec<Edit>,
     deleted: EntitySet<Inst>,
-    touched: RegSet,
+    /// Only functions that give registers back need to know which they touched.
+    touched: Option<RegSet>,
 }
 
 impl Emitter<'_> {
     fn block(&mut self, block: Block) {
         let info = &self.program.blocks[block];
-        let mut waiting: Vec<Edit> = Vec::new();
+        let mut waiting = std::mem::take(&mut self.waiting);
         for op in &info.ops {
             match op {
                 Op::Inst { inst, values } => {
-                    let edits = waiting.drain(..).map(|e| (Point::Before(*inst), e));
-                    self.edits.extend(edits);
+                    if !waiting.is_empty() {
+                        let edits = waiting.drain(..).map(|e| (Point::Before(*inst), e));
+                        self.edits.extend(edits);
+                    }
                     self.instruction(*inst, values);
                 }
                 other => self.insert(other, &mut waiting),
             }
         }
         if let Some((from, succ)) = info.edge {
-            let edits = waiting.into_iter().map(|e| (Point::Edge(from, succ), e));
+            let edits = waiting.drain(..).map(|e| (Point::Edge(from, succ), e));
             self.edits.extend(edits);
         }
+        waiting.clear();
+        self.waiting = waiting;
     }
 
     fn instruction(&mut self, inst: Inst, values: &[Value]) {
         let range = self.program.function.operand_range(inst);
-        for (operand, &value) in range.zip(values) {
-            self.registers[operand] = self.register(value);
-            self.touch(value);
+        for (register, &value) in self.registers[range].iter_mut().zip(values) {
+            *register = register_of(self.colours, value);
         }
         let function = self.program.function;
-        if function.inst(inst).clobbers != Clobbers::None {
-            self.touched
-                .union_with(&function.clobbers(self.target, inst));
+        if self.touched.is_some() {
+            values.iter().for_each(|&value| self.touch(value));
+        }
+        if let Some(touched) = &mut self.touched
+            && function.inst(inst).clobbers != Clobbers::None
+        {
+            touched.union_with(&function.clobbers(self.target, inst));
         }
         if function.inst(inst).kind == Kind::Copy && self.is_in_place(function, inst) {
             self.deleted.insert(inst);
@@ -217,8 +231,7 @@ impl Emitter<'_> {
     }
 
     fn register(&self, value: Value) -> PReg {
-        debug_assert!(self.colours[value].is_some(), "{value} has no register");
-        self.colours[value].unwrap_or(PReg::new(crate::target::File::R, 0))
+        register_of(self.colours, value)
     }
 
     fn place(&self, slot: Slot) -> SlotAddr {
@@ -229,16 +242,20 @@ impl Emitter<'_> {
         })
     }
 
-    /// Only functions that give registers back need to know which they touched.
     fn touch(&mut self, value: Value) {
-        if self.program.function.convention() == Convention::Kernel {
+        let Some(touched) = &mut self.touched else {
             return;
-        }
+        };
         let width = self.target.width(self.program.values[value].class);
-        for unit in self.target.units(self.register(value), width) {
-            self.touched.insert(unit);
+        for unit in self.target.units(register_of(self.colours, value), width) {
+            touched.insert(unit);
         }
     }
+}
+
+fn register_of(colours: &SecondaryMap<Value, Option<PReg>>, value: Value) -> PReg {
+    debug_assert!(colours[value].is_some(), "{value} has no register");
+    colours[value].unwrap_or(PReg::new(crate::target::File::R, 0))
 }
 
 fn first_inst(program: &Program, block: Block) -> Option<Inst> {

@@ -2,9 +2,8 @@
 
 use super::{Program, Value};
 use crate::analysis::{Code, Frequencies, LiveSet, Liveness, Loops, Order};
-use crate::function::{Block, VReg};
+use crate::function::Block;
 use crate::target::{File, Target};
-use cranelift_entity::EntityRef;
 
 /// Facts about a program; stale as soon as it changes.
 #[derive(Clone, Debug)]
@@ -31,15 +30,29 @@ impl Facts {
     pub fn of_fresh(program: &Program, liveness: &Liveness) -> Facts {
         match program.blocks.len() == program.function.block_count() {
             true => {
-                let value = |vreg: VReg| Value::new(vreg.index());
-                Facts::around(program, liveness.renamed(value))
+                // The values are the virtual registers, by the same numbers.
+                Facts::around(program, liveness.renamed())
             }
             false => Facts::of(program),
         }
     }
 
+    /// Takes in blocks from `first` on, each of which was put on an edge since, and a new
+    /// liveness.
+    pub(crate) fn add_blocks_on_edges(
+        &mut self,
+        program: &Program,
+        first: Block,
+        liveness: Liveness<Value>,
+    ) {
+        self.order = Order::compute(program);
+        self.loops.add_blocks_on_edges(program, first);
+        self.frequencies.add_blocks_on_edges(program, first);
+        self.liveness = liveness;
+    }
+
     /// Analyses a program of known liveness.
-    pub(crate) fn around(program: &Program, liveness: Liveness<Value>) -> Facts {
+    fn around(program: &Program, liveness: Liveness<Value>) -> Facts {
         let order = Order::compute(program);
         let loops = Loops::compute(program, &order);
         let frequencies = Frequencies::compute(program, &order, &loops);

@@ -25,12 +25,14 @@ mod build;
 mod code;
 mod emit;
 mod facts;
+mod ranges;
 mod sequence;
 
 pub use banks::{BANKS, ReadWith, read_together};
 pub use code::Accesses;
 pub use emit::emit;
 pub use facts::{Facts, block_pressure};
+pub use ranges::{Ranges, Size, Stretch, overlap};
 pub use sequence::sequence;
 
 use crate::allocation::Space;
@@ -73,8 +75,10 @@ pub struct ValueInfo {
     pub uniform: bool,
     /// It must get a register: spilling it would bring the same problem back.
     pub unspillable: bool,
+    /// It isolates an operand that its instruction writes.
+    pub is_result: bool,
     /// Units it may not touch, besides those its neighbours take.
-    pub forbidden: Option<RegSet>,
+    pub forbidden: Option<Box<RegSet>>,
 }
 
 /// Values that take their registers together, around one instruction.

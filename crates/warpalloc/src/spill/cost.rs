@@ -72,7 +72,7 @@ pub fn spill_costs(
         let frequency = frequencies.block(block) as f32;
         let factor = loop_factor(loops.depth(block));
         most_live = most_live.max(liveness.live_in(block).len());
-        for &value in liveness.live_in(block) {
+        for value in liveness.live_in(block) {
             tally[value.index()].live(frequency, factor);
         }
         for op in &info.ops {

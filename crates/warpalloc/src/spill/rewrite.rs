@@ -142,6 +142,7 @@ impl<'t> Spiller<'t> {
                         origin: Origin::Carrier(value),
                         uniform: program.values[value].uniform,
                         unspillable: false,
+                        is_result: false,
                         forbidden: None,
                     }))
                 }

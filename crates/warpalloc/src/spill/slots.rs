@@ -113,7 +113,7 @@ fn live_ranges(program: &Program) -> Vec<Vec<Stretch>> {
         let ops = &program.blocks[block].ops;
         // One position at each end stands for the block's boundary.
         let end = base + ops.len() as u32 + 1;
-        for &slot in liveness.live_out(block) {
+        for slot in liveness.live_out(block) {
             open[slot] = Some(end);
         }
         for (index, op) in ops.iter().enumerate().rev() {
@@ -129,7 +129,7 @@ fn live_ranges(program: &Program) -> Vec<Vec<Stretch>> {
                 _ => {}
             }
         }
-        for &slot in liveness.live_in(block) {
+        for slot in liveness.live_in(block) {
             if let Some(last) = open[slot].take() {
                 ranges[slot.index()].push((base, last));
             }

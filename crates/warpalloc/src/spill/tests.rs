@@ -110,7 +110,7 @@ fn colour(program: &Program, target: &Target) -> Option<Colours> {
                     target.fits(class, reg)
                         && !edges[value.index()].iter().any(taken)
                         && !hit(&clobbers[value.index()])
-                        && !info.forbidden.as_ref().is_some_and(hit)
+                        && !info.forbidden.as_deref().is_some_and(hit)
                 })
         };
         let start = (0..target.file(file).units)

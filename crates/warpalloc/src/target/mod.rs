@@ -11,12 +11,14 @@
 //! - a file that cannot reach memory itself names the file it spills through.
 
 mod abi;
+mod mask;
 pub mod occupancy;
 mod preset;
 mod set;
 pub mod sm;
 
 pub use abi::Abi;
+pub use mask::Mask;
 pub use preset::{PRESETS, PresetError};
 pub use set::RegSet;
 

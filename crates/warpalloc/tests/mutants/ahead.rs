@@ -177,7 +177,13 @@ impl<'a> Draft<'a> {
         let aside = self.rng.one_in(2);
         for point in self.points(inst) {
             let regs = self.registers(inst, if aside { ASIDE } else { 0 });
-            self.edits.push((point, Edit::Recompute { inst, regs }));
+            self.edits.push((
+                point,
+                Edit::Recompute {
+                    inst,
+                    regs: regs.into(),
+                },
+            ));
         }
         if aside {
             let operands = self.function.operands(inst).iter();
@@ -200,8 +206,16 @@ impl<'a> Draft<'a> {
         let first = if self.rng.one_in(2) { 0 } else { ASIDE };
         let regs = self.registers(inst, first);
         let at = self.rng.below(self.edits.len() + 1);
-        self.edits
-            .insert(at, (point, Edit::Recompute { inst, regs }));
+        self.edits.insert(
+            at,
+            (
+                point,
+                Edit::Recompute {
+                    inst,
+                    regs: regs.into(),
+                },
+            ),
+        );
     }
 
     fn extra_move(&mut self) {

@@ -99,7 +99,7 @@ fn recomputation(
     let regs = vec![to];
     Some(Edit::Recompute {
         inst: constant,
-        regs,
+        regs: regs.into(),
     })
 }
 

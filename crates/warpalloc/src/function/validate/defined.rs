@@ -14,8 +14,9 @@ impl Rules<'_> {
     pub(super) fn defined_before_use(&self) -> Result<Liveness, Error> {
         let f = self.function;
         let liveness = Liveness::compute(f);
-        match liveness.live_in(f.entry()).first() {
-            Some(&vreg) => self.undefined(&self.path_to_read(vreg), vreg),
+        let unwritten = liveness.live_in(f.entry()).next();
+        match unwritten {
+            Some(vreg) => self.undefined(&self.path_to_read(vreg), vreg),
             None => Ok(liveness),
         }
     }

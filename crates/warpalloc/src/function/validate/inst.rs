@@ -4,6 +4,7 @@ use super::*;
 use crate::target::RegSet;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::num::NonZeroU16;
 
 /// Memory shared by the checks of all instructions.
 struct Scratch {
@@ -13,14 +14,36 @@ struct Scratch {
     written_by: Vec<u32>,
     /// Whether an exclusion leaves a class any register.
     exclusions: FxHashMap<(RegList, Class), bool>,
+    /// The units each virtual register takes, none if its class is unknown.
+    widths: Vec<Option<NonZeroU16>>,
     /// Units of the smallest file: operands of no more units in all fit any.
     smallest_file: usize,
+}
+
+/// What one pass over the operands of an instruction tells.
+#[derive(Default)]
+struct Overview {
+    /// Units of all operands together.
+    units: usize,
+    /// Whether a register is demanded that others have to make way for.
+    demanding: bool,
+    has_result: bool,
+    changes_in_place: bool,
 }
 
 impl Rules<'_> {
     pub(super) fn instructions(&self) -> Result<(), Error> {
         let f = self.function;
+        let width = |vreg| {
+            let class = f.vreg(vreg).class;
+            let known = class.index() < self.target.classes().len();
+            known.then(|| self.target.width(class) as u16)
+        };
         let mut scratch = Scratch {
+            widths: f
+                .vregs()
+                .map(|v| width(v).and_then(NonZeroU16::new))
+                .collect(),
             read_by: vec![u32::MAX; f.vreg_count()],
             written_by: vec![u32::MAX; f.vreg_count()],
             exclusions: FxHashMap::default(),
@@ -32,43 +55,78 @@ impl Rules<'_> {
                 .unwrap_or(0),
         };
         for inst in f.insts() {
-            let place = Place::Inst(f.block_of(inst), inst);
-            self.operands(place, inst, &mut scratch)?;
-            self.kind(place, inst)?;
-            self.remat(place, inst)?;
-            self.clobbered(place, inst)?;
-            self.placement(place, inst)?;
-            self.capacity(place, inst, &mut scratch)?;
+            let mut overview = Overview::default();
+            self.operands(inst, &mut scratch, &mut overview)?;
+            let info = f.inst(inst);
+            if info.kind != Kind::Plain {
+                self.kind(self.place(inst), inst)?;
+            }
+            if info.remat.is_some() {
+                self.remat(self.place(inst), inst, &overview)?;
+            }
+            if let Clobbers::List(list) = info.clobbers {
+                self.list(self.place(inst), list)?;
+            }
+            if overview.demanding || !f.groups(inst).is_empty() {
+                self.placement(self.place(inst), inst)?;
+            }
+            if overview.units > scratch.smallest_file {
+                self.capacity(self.place(inst), inst, &mut scratch)?;
+            }
         }
         Ok(())
     }
 
-    fn operands(&self, place: Place, inst: Inst, scratch: &mut Scratch) -> Result<(), Error> {
+    /// Where to look, if something is wrong with `inst`.
+    fn place(&self, inst: Inst) -> Place {
+        Place::Inst(self.function.block_of(inst), inst)
+    }
+
+    fn operands(
+        &self,
+        inst: Inst,
+        scratch: &mut Scratch,
+        overview: &mut Overview,
+    ) -> Result<(), Error> {
         let f = self.function;
         let operands = f.operands(inst);
         if operands.len() > MAX_OPERANDS {
             let count = operands.len();
             return invalid(
-                place,
+                self.place(inst),
                 format!("it has {count} operands, {MAX_OPERANDS} is the most"),
             );
         }
         for operand in operands {
             let vreg = operand.vreg;
-            self.vreg(place, vreg)?;
+            match scratch.widths.get(vreg.index()) {
+                Some(Some(width)) => overview.units += usize::from(width.get()),
+                // Which it is is told by what checks the two one after the other.
+                _ => self.vreg(self.place(inst), vreg)?,
+            }
+            overview.changes_in_place |= operand.role == Role::UseDef;
             if operand.role.writes() {
+                overview.has_result = true;
                 let seen = &mut scratch.written_by[vreg.index()];
                 if *seen == inst.index() as u32 {
-                    return invalid(place, format!("it writes {vreg} twice"));
+                    return invalid(self.place(inst), format!("it writes {vreg} twice"));
                 }
                 *seen = inst.index() as u32;
             }
             match operand.constraint {
                 Constraint::Any => {}
-                Constraint::Fixed(reg) => self.fixed(place, vreg, reg)?,
-                Constraint::Tied(position) => self.tie(place, inst, operand, position)?,
-                Constraint::Except(list) => self.exclusion(place, vreg, list, scratch)?,
+                Constraint::Fixed(reg) => self.fixed(self.place(inst), vreg, reg)?,
+                Constraint::Tied(position) => {
+                    self.tie(self.place(inst), inst, operand, position)?
+                }
+                Constraint::Except(list) => {
+                    self.exclusion(self.place(inst), vreg, list, scratch)?
+                }
             }
+            overview.demanding |= matches!(
+                operand.constraint,
+                Constraint::Fixed(_) | Constraint::Tied(_)
+            );
         }
         Ok(())
     }
@@ -236,21 +294,17 @@ impl Rules<'_> {
         Ok(())
     }
 
-    fn remat(&self, place: Place, inst: Inst) -> Result<(), Error> {
+    fn remat(&self, place: Place, inst: Inst, overview: &Overview) -> Result<(), Error> {
         let info = self.function.inst(inst);
-        if info.remat.is_none() {
-            return Ok(());
-        }
-        let operands = self.function.operands(inst);
         let problem = if info.effect != Effect::Pure {
             "it has effects"
         } else if info.clobbers != Clobbers::None {
             "it clobbers registers"
         } else if !matches!(info.kind, Kind::Plain | Kind::Copy) {
             "it is no plain instruction"
-        } else if operands.iter().any(|o| o.role == Role::UseDef) {
+        } else if overview.changes_in_place {
             "it changes an operand in place"
-        } else if !operands.iter().any(|o| o.role.writes()) {
+        } else if !overview.has_result {
             "it has no result"
         } else {
             return Ok(());
@@ -259,20 +313,9 @@ impl Rules<'_> {
         invalid(place, format!("`{opcode}` cannot be recomputed: {problem}"))
     }
 
-    fn clobbered(&self, place: Place, inst: Inst) -> Result<(), Error> {
-        match self.function.inst(inst).clobbers {
-            Clobbers::List(list) => self.list(place, list).map(|_| ()),
-            Clobbers::None | Clobbers::Abi => Ok(()),
-        }
-    }
-
     /// Checks that inputs fit the files together, and so do results.
     fn capacity(&self, place: Place, inst: Inst, scratch: &mut Scratch) -> Result<(), Error> {
         let f = self.function;
-        let width = |o: &Operand| self.target.width(f.vreg(o.vreg).class);
-        if f.operands(inst).iter().map(width).sum::<usize>() <= scratch.smallest_file {
-            return Ok(());
-        }
         let files = self.target.files().len();
         let mut inputs: SmallVec<[usize; 4]> = SmallVec::from_elem(0, files);
         let mut results = inputs.clone();

@@ -28,11 +28,6 @@ impl Rules<'_> {
     pub(super) fn placement(&self, place: Place, inst: Inst) -> Result<(), Error> {
         let f = self.function;
         let operands = f.operands(inst);
-        let demanding =
-            |o: &Operand| matches!(o.constraint, Constraint::Fixed(_) | Constraint::Tied(_));
-        if f.groups(inst).is_empty() && !operands.iter().any(demanding) {
-            return Ok(());
-        }
         self.group_shapes(place, inst)?;
         let mut positions = Positions::new();
         positions.extend((0..operands.len()).map(|body| Position { body, offset: 0 }));

@@ -1,7 +1,10 @@
 use super::*;
-use crate::function::{Builder, VReg};
+use crate::analysis::{Cfg, Live};
+use crate::function::{Builder, Effect, VReg};
 use crate::generate::{self, Rng, Shape};
-use crate::target::Class;
+use crate::program::{Op, Value};
+use crate::target::{Class, File};
+use std::collections::BTreeSet;
 
 /// `x = load; outer: y = load; inner: c = scale x; d = bias c; e = turn y; store d, e;
 /// branch inner or latch; latch: branch outer or out`.
@@ -35,7 +38,9 @@ fn moved(b: Builder, budget: usize, policy: HoistPolicy, chains: bool) -> Vec<(S
     let function = b.finish();
     let mut program = Program::new(&function, &target, None).unwrap();
     let mut facts = Facts::of(&program);
-    let insts = hoist_invariants(&mut program, &target, &mut facts, policy, chains);
+    let mut ranges = Ranges::compute(&program, &target, &facts);
+    let known = (&mut facts, &mut ranges);
+    let insts = hoist_invariants(&mut program, &target, known, policy, chains);
     let mut found = Vec::new();
     for info in program.blocks.values() {
         for op in &info.ops {
@@ -219,10 +224,34 @@ fn facts_are_those_of_the_program_afterwards() {
         for policy in [HoistPolicy::Inner, HoistPolicy::Always] {
             let mut program = Program::new(&function, &target, None).unwrap();
             let mut facts = Facts::of(&program);
-            let moved = hoist_invariants(&mut program, &target, &mut facts, policy, number % 3 > 0);
+            let mut ranges = Ranges::compute(&program, &target, &facts);
+            let known = (&mut facts, &mut ranges);
+            let moved = hoist_invariants(&mut program, &target, known, policy, number % 3 > 0);
             hoisted += moved.len();
-            assert_eq!(facts.liveness, Facts::of(&program).liveness, "{number}");
+            assert_same_facts(&program, &facts, &Facts::of(&program));
         }
     }
     assert!(hoisted > 30, "{hoisted}");
+}
+
+fn assert_same_facts(program: &Program, known: &Facts, anew: &Facts) {
+    let supplied = |b: Block| program.supplied_frequency(b).is_some();
+    let is_supplied = program.all_blocks().any(supplied);
+    assert_eq!(known.order.all(), anew.order.all());
+    for block in program.all_blocks() {
+        let sorted = |live: Live<Value>| live.collect::<BTreeSet<_>>();
+        let (a, b) = (&known.liveness, &anew.liveness);
+        assert_eq!(sorted(a.live_in(block)), sorted(b.live_in(block)));
+        assert_eq!(sorted(a.live_out(block)), sorted(b.live_out(block)));
+        let around = |facts: &Facts| {
+            let loops = facts.loops.around(block);
+            loops
+                .map(|l| facts.loops.info(l).header)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(around(known), around(anew));
+        let frequency = |facts: &Facts| facts.frequencies.block(block);
+        let apart = (frequency(known) - frequency(anew)).abs();
+        assert!(is_supplied || apart <= 1e-9 * frequency(anew), "{block}");
+    }
 }

@@ -78,7 +78,7 @@ impl Scheduler<'_> {
     fn block(&mut self, block: Block, liveness: &Liveness) {
         self.live.start_at_end(liveness, block);
         self.units = SmallVec::from_elem(0, self.target.files().len());
-        for &vreg in liveness.live_out(block) {
+        for vreg in liveness.live_out(block) {
             self.count(vreg, 1);
         }
         let is_wall = |inst: &Inst| {

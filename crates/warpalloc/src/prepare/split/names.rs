@@ -78,12 +78,12 @@ impl<'a> Names<'a> {
     fn copies(
         &mut self,
         program: &mut Program,
-        live: &[Value],
+        live: impl Iterator<Item = Value>,
         before: Spot,
         after: Spot,
     ) -> Copies {
         let mut copies = Copies::new();
-        for &value in live {
+        for value in live {
             let from = self.name(program, value, before);
             let to = self.name(program, value, after);
             if from != to {
@@ -122,7 +122,7 @@ impl<'a> Names<'a> {
             op.rename(|value| self.name(program, value, spot));
             renamed.push(op);
             if cuts.pop_if(|cut| *cut == index).is_some() {
-                let copies = self.copies(program, live.as_slice(), spot.before(), spot);
+                let copies = self.copies(program, live.iter(), spot.before(), spot);
                 spot = spot.before();
                 if !copies.is_empty() {
                     renamed.push(Op::Copies(copies));

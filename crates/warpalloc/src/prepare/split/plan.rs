@@ -207,7 +207,7 @@ impl Usage {
 fn crossing_values(program: &Program, facts: &Facts) -> BTreeMap<Loop, BTreeSet<Value>> {
     let mut crossing: BTreeMap<Loop, BTreeSet<Value>> = BTreeMap::new();
     for (l, info) in facts.loops.loops() {
-        let live = facts.liveness.live_in(info.header).iter().copied();
+        let live = facts.liveness.live_in(info.header);
         crossing.entry(l).or_default().extend(live);
     }
     for block in program.all_blocks() {
@@ -217,7 +217,7 @@ fn crossing_values(program: &Program, facts: &Facts) -> BTreeMap<Loop, BTreeSet<
                 .around(block)
                 .take_while(|&l| !facts.loops.contains(l, succ));
             for l in left {
-                let live = facts.liveness.live_in(succ).iter().copied();
+                let live = facts.liveness.live_in(succ);
                 crossing.entry(l).or_default().extend(live);
             }
         }

@@ -7,10 +7,9 @@
 //! Each wish carries the document's candidate filter bits, which decide what coalescing
 //! may do with it.
 
-use super::ranges::Ranges;
 use crate::analysis::Frequencies;
-use crate::function::{Block, Inst, Kind, Role};
-use crate::program::{Op, Origin, Program, Value};
+use crate::function::{Inst, Kind, Role};
+use crate::program::{Op, Origin, Program, Ranges, Value};
 use cranelift_entity::EntityRef;
 
 /// Why a copy may or may not be coalesced, by the document's bits.
@@ -75,8 +74,7 @@ pub fn affinities(program: &Program, ranges: &Ranges, frequencies: &Frequencies)
         fixed: Vec::new(),
     };
     gather.find_fixed();
-    for block in most_frequent_first(program, frequencies) {
-        let info = &program.blocks[block];
+    for (block, info) in program.blocks.iter() {
         let weight = frequencies.block(block) as f32;
         let on_edge = if info.edge.is_some() {
             Filter::CSSA
@@ -97,15 +95,9 @@ pub fn affinities(program: &Program, ranges: &Ranges, frequencies: &Frequencies)
             }
         }
     }
-    gather.found
-}
-
-/// Blocks by falling frequency, of equals by number.
-fn most_frequent_first(program: &Program, frequencies: &Frequencies) -> Vec<Block> {
-    let mut blocks: Vec<Block> = program.blocks.keys().collect();
-    let frequency = |block: Block| frequencies.block(block) as f32;
-    blocks.sort_by(|&a, &b| frequency(b).total_cmp(&frequency(a)));
-    blocks
+    let mut found = gather.found;
+    found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    found
 }
 
 struct Gather<'a> {

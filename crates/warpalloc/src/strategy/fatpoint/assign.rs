@@ -15,13 +15,11 @@ use super::cluster::{Cluster, ClusterInfo, Clusters, Member};
 use super::constraint;
 use super::histogram::{Histogram, choose};
 use super::knobs::Knobs;
-use super::mask::Mask;
 use super::occupancy::Occupancy;
 use super::order::SlotMode;
-use super::ranges::{Ranges, overlap, units_of_file};
 use crate::function::Convention;
-use crate::program::{BANKS, Program, ReadWith, Value};
-use crate::target::{File, PReg, RegSet, Target};
+use crate::program::{BANKS, Program, Ranges, ReadWith, Value, overlap};
+use crate::target::{File, Mask, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -103,6 +101,8 @@ pub struct Assign<'a, const W: usize> {
     file: File,
     /// Units looked at so far: all of the file, or as many as `W` words hold.
     window: usize,
+    /// Where something may start that is one unit wide, two, and so on.
+    starts: [Mask<W>; 4],
     occupancy: Occupancy<W>,
     secondary: Histogram<W>,
     /// Starts that a placed value's copies ask for, with who asks and how much.
@@ -124,6 +124,7 @@ impl<'a, const W: usize> Assign<'a, W> {
             scene,
             file,
             window,
+            starts: std::array::from_fn(|wider| Mask::first(window.saturating_sub(wider))),
             occupancy: Occupancy::new(scene.ranges.positions()),
             secondary: secondary(&scene, file),
             claims: vec![SmallVec::new(); window],
@@ -234,10 +235,31 @@ impl<'a, const W: usize> Assign<'a, W> {
             let width = ranges.size(member.value).width as usize;
             blocked.add(&held.blocked_starts(width).down(member.offset as usize));
         }
-        constraint::each::<W>(program, target, ranges, info, |record| {
-            blocked.add(&record.blocked());
-        });
-        Mask::first((self.window + 1).saturating_sub(width)).without(&blocked)
+        if self.is_restricted(info) {
+            constraint::each::<W>(program, target, ranges, info, |record| {
+                blocked.add(&record.blocked());
+            });
+        }
+        let starts = match self.starts.get(width - 1) {
+            Some(starts) => *starts,
+            None => Mask::first((self.window + 1).saturating_sub(width)),
+        };
+        let aligned = match info.align {
+            1 => starts,
+            align => starts.and(&Mask::multiples_of(align as usize)),
+        };
+        aligned.without(&blocked)
+    }
+
+    /// Whether more than alignment restricts the cluster on its own.
+    fn is_restricted(&self, info: &ClusterInfo) -> bool {
+        let Scene {
+            program, ranges, ..
+        } = self.scene;
+        let restricted = |m: &Member| {
+            ranges.crosses_clobber(m.value) || program.values[m.value].forbidden.is_some()
+        };
+        info.fixed.is_some() || info.members.iter().any(restricted)
     }
 
     /// Those of `free` that leave fixed places alone, if there are any.
@@ -284,11 +306,14 @@ impl<'a, const W: usize> Assign<'a, W> {
         free: &Mask<W>,
         colours: &Colours,
     ) -> Option<usize> {
+        let is_free_of_cost = self.secondary.is_clear() && self.scene.read_with.is_none();
+        if self.claimed.is_empty() && is_free_of_cost {
+            return free.lowest();
+        }
         let width = clusters.info(cluster).width as usize;
         let contested = self.claimed.blocked_starts(width).and(free);
         let calm = free.without(&contested).lowest();
         let mut left = CLAIMS_EXAMINED;
-        let is_free_of_cost = self.secondary.is_clear() && self.scene.read_with.is_none();
         if let (Some(calm), true) = (calm, is_free_of_cost) {
             // No counter is below zero: the first start that costs nobody anything wins.
             let below = contested.and(&Mask::first(calm));
@@ -454,7 +479,7 @@ fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
     } = *scene;
     if program.function.convention() == Convention::Device && knobs.abi {
         let preserved = RegSet::of_registers(target, target.abi().preserved.iter().copied());
-        let units = Mask::of(units_of_file(target, file, &preserved));
+        let units = Mask::of_file(target, file, &preserved);
         if !units.is_empty() {
             histogram.add(&units, 1);
         }

@@ -6,10 +6,9 @@
 //! members at distance 0) and its vector of registers. A joined cluster remembers what it
 //! was made of: where no register is left for the whole, it falls apart again.
 
-use super::ranges::Ranges;
-use crate::program::{Link, Program, Value};
+use crate::program::{Link, Program, Ranges, Value};
 use crate::target::{File, PReg};
-use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
+use cranelift_entity::{EntityRef, entity_impl};
 use smallvec::{SmallVec, smallvec};
 
 /// A cluster.
@@ -28,11 +27,22 @@ pub struct Member {
     pub silent: bool,
 }
 
+impl Member {
+    /// The only value of its cluster.
+    fn alone(value: Value) -> Member {
+        Member {
+            value,
+            offset: 0,
+            silent: false,
+        }
+    }
+}
+
 /// What a cluster is made of and where it may start.
 #[derive(Clone, Debug)]
 pub struct ClusterInfo {
     /// The values.
-    pub members: SmallVec<[Member; 1]>,
+    pub members: SmallVec<[Member; 2]>,
     /// The file they live in.
     pub file: File,
     /// Units from the first to the last.
@@ -44,7 +54,7 @@ pub struct ClusterInfo {
     /// What it was before anything was joined to it.
     origin: Origin,
     /// Other clusters that were joined into this one.
-    absorbed: SmallVec<[Cluster; 2]>,
+    absorbed: SmallVec<[Cluster; 4]>,
     /// Joins on the longest way from a part of it.
     pub depth: u16,
 }
@@ -60,6 +70,7 @@ impl ClusterInfo {
         matches!(self.origin, Origin::Link(_))
     }
 
+    #[inline(always)]
     fn alone(origin: Origin, file: File, width: u16, align: u16) -> ClusterInfo {
         ClusterInfo {
             members: SmallVec::new(),
@@ -83,13 +94,8 @@ enum Origin {
 
 fn of_value(value: Value, ranges: &Ranges) -> ClusterInfo {
     let size = ranges.size(value);
-    let member = Member {
-        value,
-        offset: 0,
-        silent: false,
-    };
     ClusterInfo {
-        members: smallvec![member],
+        members: smallvec![Member::alone(value)],
         ..ClusterInfo::alone(Origin::Value(value), size.file, size.width, size.align)
     }
 }
@@ -118,17 +124,20 @@ fn of_link(link: &Link, index: u32, ranges: &Ranges) -> ClusterInfo {
 
 /// Every cluster of a program.
 pub struct Clusters {
-    infos: PrimaryMap<Cluster, ClusterInfo>,
+    infos: Vec<ClusterInfo>,
+    /// By file, how many there are.
+    per_file: Vec<usize>,
     of: Vec<Option<Cluster>>,
     offsets: Vec<u16>,
 }
 
 impl Clusters {
     /// One cluster per link and one per other value that occurs, by first position.
-    pub fn new(program: &Program, ranges: &Ranges) -> Clusters {
+    pub fn new(program: &Program, ranges: &Ranges, files: usize) -> Clusters {
         let values = program.values.len();
         let mut clusters = Clusters {
-            infos: PrimaryMap::with_capacity(ranges.by_start().len()),
+            infos: Vec::with_capacity(ranges.by_start().len()),
+            per_file: vec![0; files],
             of: vec![None; values],
             offsets: vec![0; values],
         };
@@ -150,26 +159,47 @@ impl Clusters {
                     let link = &program.links[index as usize];
                     clusters.push(of_link(link, index, ranges));
                 }
-                None => clusters.push(of_value(value, ranges)),
+                None => clusters.push_value(value, ranges),
             }
         }
         clusters
     }
 
+    /// Most clusters are made here, where they stay.
+    fn push_value(&mut self, value: Value, ranges: &Ranges) {
+        let size = ranges.size(value);
+        let origin = Origin::Value(value);
+        let cluster = Cluster::new(self.infos.len());
+        self.infos.resize_with(cluster.index() + 1, || {
+            ClusterInfo::alone(origin, size.file, size.width, size.align)
+        });
+        self.infos[cluster.index()]
+            .members
+            .push(Member::alone(value));
+        self.of[value.index()] = Some(cluster);
+        self.per_file[size.file.index()] += 1;
+    }
+
     fn push(&mut self, info: ClusterInfo) {
-        let cluster = self.infos.next_key();
+        let cluster = Cluster::new(self.infos.len());
         for member in &info.members {
             self.of[member.value.index()] = Some(cluster);
             self.offsets[member.value.index()] = member.offset;
         }
+        self.per_file[info.file.index()] += 1;
         self.infos.push(info);
     }
 
     /// All clusters that have members, in the order their first values begin.
     pub fn iter(&self) -> impl Iterator<Item = (Cluster, &ClusterInfo)> {
-        self.infos
-            .iter()
-            .filter(|(_, info)| !info.members.is_empty())
+        let infos = self.infos.iter().enumerate();
+        let infos = infos.map(|(index, info)| (Cluster::new(index), info));
+        infos.filter(|(_, info)| !info.members.is_empty())
+    }
+
+    /// How many clusters of `file` there are, those without members included.
+    pub fn count(&self, file: File) -> usize {
+        self.per_file[file.index()]
     }
 
     /// The cluster that `value` belongs to, if it occurs.
@@ -184,24 +214,24 @@ impl Clusters {
 
     /// The description of a cluster.
     pub fn info(&self, cluster: Cluster) -> &ClusterInfo {
-        &self.infos[cluster]
+        &self.infos[cluster.index()]
     }
 
     /// Joins `b` into `a`, its start `shift` units after that of `a`; `silent` lies within
     /// another member and needs no room.
     pub fn join(&mut self, a: Cluster, b: Cluster, shift: u16, silent: Option<Value>) {
-        let mut from = std::mem::replace(&mut self.infos[b].members, SmallVec::new());
+        let mut from = std::mem::replace(&mut self.infos[b.index()].members, SmallVec::new());
         let (width, align, depth) = {
-            let info = &self.infos[b];
+            let info = &self.infos[b.index()];
             (info.width, info.align, info.depth)
         };
-        let absorbed = std::mem::take(&mut self.infos[b].absorbed);
+        let absorbed = std::mem::take(&mut self.infos[b.index()].absorbed);
         for member in &mut from {
             member.offset += shift;
             self.of[member.value.index()] = Some(a);
             self.offsets[member.value.index()] = member.offset;
         }
-        let into = &mut self.infos[a];
+        let into = &mut self.infos[a.index()];
         into.members.extend(from);
         into.width = into.width.max(shift + width);
         into.align = into.align.max(align);
@@ -220,12 +250,12 @@ impl Clusters {
         ranges: &Ranges,
         cluster: Cluster,
     ) -> SmallVec<[Cluster; 4]> {
-        let absorbed = std::mem::take(&mut self.infos[cluster].absorbed);
+        let absorbed = std::mem::take(&mut self.infos[cluster.index()].absorbed);
         let parts: SmallVec<[Cluster; 4]> = std::iter::once(cluster)
             .chain(absorbed.iter().copied())
             .collect();
         for &part in &parts {
-            let whole = match self.infos[part].origin {
+            let whole = match self.infos[part.index()].origin {
                 Origin::Link(index) => of_link(&program.links[index as usize], index, ranges),
                 Origin::Value(value) => of_value(value, ranges),
             };
@@ -233,7 +263,7 @@ impl Clusters {
                 self.of[member.value.index()] = Some(part);
                 self.offsets[member.value.index()] = member.offset;
             }
-            self.infos[part] = whole;
+            self.infos[part.index()] = whole;
         }
         parts
     }

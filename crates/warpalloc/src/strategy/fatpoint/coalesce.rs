@@ -9,15 +9,12 @@
 //! Joining is optimistic. A cluster that then finds no register falls apart again
 //! (after Park and Moon, TOPLAS 2004), so no join ever costs a spill.
 
-use super::affinity::{Affinity, Filter};
+use super::affinity::Affinity;
 use super::cluster::{Cluster, ClusterInfo, Clusters};
 use super::constraint::chain;
 use super::knobs::Knobs;
-use super::mask::Mask;
-use super::ranges::Ranges;
-use crate::program::{Op, Origin, Program, Value};
-use crate::target::Target;
-use cranelift_entity::{EntityRef, EntitySet};
+use crate::program::{Origin, Program, Ranges, Value};
+use crate::target::{Mask, Target};
 
 /// What coalescing needs to look at.
 pub struct Coalescer<'a> {
@@ -25,8 +22,6 @@ pub struct Coalescer<'a> {
     target: &'a Target,
     ranges: &'a Ranges,
     knobs: &'a Knobs,
-    /// Values that their instruction writes; they hold something new after it.
-    written: EntitySet<Value>,
 }
 
 impl<'a> Coalescer<'a> {
@@ -42,7 +37,6 @@ impl<'a> Coalescer<'a> {
             target,
             ranges,
             knobs,
-            written: written_seats(program),
         }
     }
 
@@ -79,8 +73,10 @@ impl<'a> Coalescer<'a> {
 
     /// Whether `seat` only ever repeats what `real` holds, while `real` holds it.
     fn lies_within(&self, seat: Value, real: Value) -> bool {
-        let is_seat = matches!(self.program.values[seat].origin, Origin::Constraint(_));
-        is_seat && !self.written.contains(seat) && self.ranges.is_within(seat, real)
+        let info = &self.program.values[seat];
+        let is_seat = matches!(info.origin, Origin::Constraint(_));
+        // What its instruction writes holds something new after it.
+        is_seat && !info.is_result && self.ranges.is_within(seat, real)
     }
 
     fn may_join(
@@ -95,7 +91,7 @@ impl<'a> Coalescer<'a> {
         self.is_small_enough(ia, ib, shift)
             && shift.is_multiple_of(ib.align)
             && self.is_apart(ia, ib, shift, within.map(|seat| (seat, affinity.from)))
-            && self.has_place(ia, ib, shift, affinity)
+            && self.has_place(ia, ib, shift)
     }
 
     fn is_small_enough(&self, a: &ClusterInfo, b: &ClusterInfo, shift: u16) -> bool {
@@ -132,15 +128,14 @@ impl<'a> Coalescer<'a> {
 
     /// Whether some start satisfies everything that restricts either side. Only values
     /// that are kept out of registers can leave none.
-    fn has_place(&self, a: &ClusterInfo, b: &ClusterInfo, shift: u16, affinity: &Affinity) -> bool {
-        let crosses = affinity.filter.has(Filter::CROSSES_CALL);
-        let forbidden = |info: &ClusterInfo| {
-            let members = info.members.iter();
-            members
-                .clone()
-                .any(|m| self.program.values[m.value].forbidden.is_some())
+    fn has_place(&self, a: &ClusterInfo, b: &ClusterInfo, shift: u16) -> bool {
+        let restricted = |info: &ClusterInfo| {
+            let mut members = info.members.iter().map(|m| m.value);
+            members.any(|v| {
+                self.ranges.crosses_clobber(v) || self.program.values[v].forbidden.is_some()
+            })
         };
-        if !crosses && !self.ranges.has_clobbers() && !forbidden(a) && !forbidden(b) {
+        if !restricted(a) && !restricted(b) {
             return true;
         }
         let units = self.target.file(a.file).units;
@@ -153,26 +148,4 @@ impl<'a> Coalescer<'a> {
         }
         !starts.is_empty()
     }
-}
-
-/// Values of constraints that an instruction writes.
-fn written_seats(program: &Program) -> EntitySet<Value> {
-    let mut written = EntitySet::new();
-    if program.links.is_empty() {
-        return written;
-    }
-    for info in program.blocks.values() {
-        for op in &info.ops {
-            if let Op::Inst { inst, values } = op {
-                let operands = program.function.operands(*inst);
-                for (&value, operand) in values.iter().zip(operands) {
-                    let is_seat = value.index() >= program.function.vreg_count();
-                    if is_seat && operand.role.writes() {
-                        written.insert(value);
-                    }
-                }
-            }
-        }
-    }
-    written
 }

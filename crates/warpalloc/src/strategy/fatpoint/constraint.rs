@@ -5,11 +5,9 @@
 //! shows, and [`chain`] lists the records of a cluster that restrict its starts whatever
 //! the others do. A cluster with an empty chain is *unconstrained*.
 
-use super::cluster::ClusterInfo;
-use super::mask::Mask;
-use super::ranges::{Ranges, units_of_file};
-use crate::program::Program;
-use crate::target::Target;
+use super::cluster::{ClusterInfo, Member};
+use crate::program::{Program, Ranges};
+use crate::target::{Mask, Target};
 use smallvec::SmallVec;
 
 /// The document's constraint types.
@@ -138,15 +136,13 @@ pub fn chain<const W: usize>(
 }
 
 /// Whether anything restricts `info` on its own.
-pub fn is_constrained(
-    program: &Program,
-    target: &Target,
-    ranges: &Ranges,
-    info: &ClusterInfo,
-) -> bool {
-    let mut found = false;
-    each::<1>(program, target, ranges, info, |_| found = true);
-    found
+pub fn is_constrained(program: &Program, ranges: &Ranges, info: &ClusterInfo) -> bool {
+    let restricted = |member: &Member| {
+        let excluded = program.values[member.value].forbidden.is_some();
+        let clobbered = || !member.silent && !ranges.clobbered(member.value).is_empty();
+        excluded || (ranges.crosses_clobber(member.value) && clobbered())
+    };
+    info.fixed.is_some() || info.align > 1 || info.members.iter().any(restricted)
 }
 
 /// Calls `visit` with each record of `info`.
@@ -174,14 +170,14 @@ pub fn each<const W: usize>(
             ranges.size(member.value).width as usize,
         );
         if let Some(forbidden) = &program.values[member.value].forbidden {
-            let units = Mask::of(units_of_file(target, info.file, forbidden));
+            let units = Mask::of_file(target, info.file, forbidden);
             visit(Constraint::ExcludeOne {
                 offset,
                 width,
                 units,
             });
         }
-        if member.silent || !ranges.has_clobbers() {
+        if member.silent || !ranges.crosses_clobber(member.value) {
             continue;
         }
         let units: Mask<W> = ranges.clobbered(member.value).widened();

@@ -40,10 +40,10 @@ pub fn drive(
     trial: Trial,
     colours: &mut Colours,
 ) -> Outcome {
-    let order = placement_order(&scene, clusters, file, costs, trial);
-    if order.is_empty() {
+    if clusters.count(file) == 0 {
         return Outcome::default();
     }
+    let order = placement_order(&scene, clusters, file, costs, trial);
     Drive {
         clusters,
         order: &order,
@@ -123,13 +123,21 @@ fn placement_order(
     costs: Option<&Costs>,
     trial: Trial,
 ) -> Vec<Cluster> {
-    let (first, mut rest): (Vec<Traits>, Vec<Traits>) = traits(scene, clusters, file, costs)
-        .into_iter()
-        .partition(|t| is_precoloured(scene, clusters.info(t.cluster), trial));
-    if trial == Trial::ProgramOrder {
-        for traits in &mut rest {
-            (traits.constrained, traits.registers) = (false, 1);
+    let mut first = Vec::new();
+    let mut rest = Vec::with_capacity(clusters.count(file));
+    for (cluster, info) in clusters.iter().filter(|(_, info)| info.file == file) {
+        if is_precoloured(scene, info, trial) {
+            first.push(cluster);
+            continue;
         }
+        rest.push(match trial {
+            Trial::SixLists => traits(scene, cluster, info, costs),
+            Trial::ProgramOrder => Traits {
+                constrained: false,
+                registers: 1,
+                ..traits(scene, cluster, info, costs)
+            },
+        });
     }
     let rules = Rules {
         retry: costs.is_some(),
@@ -155,8 +163,7 @@ fn is_precoloured(scene: &Scene, info: &ClusterInfo, trial: Trial) -> bool {
 }
 
 /// Fixed places first, then the widest, in program order.
-fn precolouring_order(clusters: &Clusters, traits: Vec<Traits>) -> Vec<Cluster> {
-    let mut order: Vec<Cluster> = traits.into_iter().map(|t| t.cluster).collect();
+fn precolouring_order(clusters: &Clusters, mut order: Vec<Cluster>) -> Vec<Cluster> {
     order.sort_by_key(|&c| {
         let info = clusters.info(c);
         (
@@ -169,43 +176,40 @@ fn precolouring_order(clusters: &Clusters, traits: Vec<Traits>) -> Vec<Cluster> 
     order
 }
 
-fn traits(scene: &Scene, clusters: &Clusters, file: File, costs: Option<&Costs>) -> Vec<Traits> {
-    let per_register = scene.target.file(file).units_per_reg;
-    let of_file = clusters.iter().filter(|(_, info)| info.file == file);
-    of_file
-        .map(|(cluster, info)| {
-            let registers = (info.width as usize).div_ceil(per_register);
-            let cost = costs.map_or(0.0, |costs| {
-                info.members
-                    .iter()
-                    .map(|m| costs[m.value])
-                    .filter(|c| c.is_finite())
-                    .sum()
-            });
-            let pair = match (info.members.len(), registers) {
-                (_, 2..) if info.is_link() => PairMode::LoHalf,
-                (_, 2..) => PairMode::DoubleWidth,
-                _ => PairMode::Single,
-            };
-            let priority = info.members.iter().map(|m| scene.priorities[m.value]).max();
-            let bound = is_constrained(scene.program, scene.target, scene.ranges, info);
-            let constrained = bound || priority > Some(0);
-            Traits {
-                cluster,
-                constrained,
-                registers,
-                pair,
-                cost,
-                interference: match constrained {
-                    true => interference(scene, info),
-                    // Nobody asks: these are placed in program order.
-                    false => 0.0,
-                },
-                flagged: priority > Some(0),
-                priority: priority.unwrap_or(0),
-            }
-        })
-        .collect()
+#[inline(always)]
+fn traits(scene: &Scene, cluster: Cluster, info: &ClusterInfo, costs: Option<&Costs>) -> Traits {
+    let registers = match scene.target.file(info.file).units_per_reg {
+        1 => info.width as usize,
+        several => (info.width as usize).div_ceil(several),
+    };
+    let cost = costs.map_or(0.0, |costs| {
+        let costs = info.members.iter().map(|m| costs[m.value]);
+        costs
+            .filter(|cost| cost.is_finite())
+            .fold(0.0, |sum, cost| sum + cost)
+    });
+    let pair = match registers {
+        2.. if info.is_link() => PairMode::LoHalf,
+        2.. => PairMode::DoubleWidth,
+        _ => PairMode::Single,
+    };
+    let priorities = info.members.iter().map(|m| scene.priorities[m.value]);
+    let priority = priorities.max().unwrap_or(0);
+    let constrained = priority > 0 || is_constrained(scene.program, scene.ranges, info);
+    Traits {
+        cluster,
+        constrained,
+        registers,
+        pair,
+        cost,
+        // Nobody asks about the others: they are placed in program order.
+        interference: match constrained && cost > 0.0 {
+            true => interference(scene, info),
+            false => 0.0,
+        },
+        flagged: priority > 0,
+        priority,
+    }
 }
 
 /// How much of the program the cluster stands in the way of.

@@ -15,9 +15,8 @@
 use super::assign::{Colours, Scene};
 use super::class::RegClass;
 use super::cluster::ClusterInfo;
-use super::ranges::{Ranges, overlap};
 use crate::analysis::Order;
-use crate::program::{Program, Value};
+use crate::program::{Program, Ranges, Value, overlap};
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use std::cmp::Ordering;
@@ -143,7 +142,6 @@ impl Touches {
         let mut pairs: Vec<(Value, u32)> = Vec::new();
         let mut position = 0;
         for &block in order.all() {
-            position += 1;
             for op in &program.blocks[block].ops {
                 for (value, role) in op.accesses(program.function) {
                     if ranges.size(value).file != file {
@@ -156,8 +154,9 @@ impl Touches {
                         pairs.push((value, position + 1));
                     }
                 }
-                position += 2;
+                position += 1;
             }
+            position += 1;
         }
         pairs.sort_unstable();
         pairs.dedup();

@@ -6,7 +6,7 @@
 //! "all counters above the threshold" and "the least counter" are one pass over the
 //! planes. 512 counters fit in seven vector registers' worth of planes.
 
-use super::mask::Mask;
+use crate::target::Mask;
 
 /// Planes, so counters saturate at 127: well above any threshold worth setting.
 const PLANES: usize = 7;

@@ -4,13 +4,13 @@
 //!
 //! | phase | file |
 //! |---|---|
-//! | stretches of every value, pressure | [`ranges`] |
+//! | stretches of every value, pressure | [`Ranges`](crate::program::Ranges) |
 //! | copies as wishes, with filter bits | [`affinity`] |
 //! | links and values as clusters, joined along wishes | [`cluster`], [`coalesce`] |
 //! | classes in order, one drive per file | [`class`], [`drive`] |
 //! | what restricts a cluster | [`constraint`] |
 //! | six lists, assignment stack | [`order`] |
-//! | which units are held when | [`occupancy`], [`mask`] |
+//! | which units are held when | [`occupancy`], [`Mask`](crate::target::Mask) |
 //! | choice among the free | [`histogram`] |
 //! | assignment | [`assign`] |
 //! | what to pre-allocate, what to compute again | [`mac`], [`remat`] |
@@ -37,11 +37,9 @@ pub mod guidance;
 pub mod histogram;
 pub mod knobs;
 pub mod mac;
-pub mod mask;
 pub mod occupancy;
 pub mod order;
 mod progress;
-pub mod ranges;
 pub mod remat;
 mod retry;
 pub mod setup;

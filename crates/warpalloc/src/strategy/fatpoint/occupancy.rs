@@ -13,8 +13,8 @@
 //! Three levels are enough: as many values as there are units live at one time, so all of
 //! them together cover at most `positions / 64 × units` nodes of the third.
 
-use super::mask::Mask;
-use super::ranges::Stretch;
+use crate::program::Stretch;
+use crate::target::Mask;
 use std::ops::Range;
 
 const LEVELS: usize = 3;
@@ -63,7 +63,32 @@ impl<const W: usize> Occupancy<W> {
     }
 
     /// Adds to `held` the units that something holds somewhere in `stretch`.
+    #[inline]
     pub fn gather(&self, stretch: Stretch, held: &mut Mask<W>) {
+        match is_short(stretch) {
+            true => self.gather_short(stretch, held),
+            false => self.gather_long(stretch, held),
+        }
+    }
+
+    /// Most values are read soon after they are written, and look at leaves alone.
+    #[inline(always)]
+    fn gather_short(&self, stretch: Stretch, held: &mut Mask<W>) {
+        let [leaves, above @ ..] = &self.levels;
+        union(
+            &leaves.any[stretch.start as usize..stretch.end as usize],
+            held,
+        );
+        for (depth, level) in above.iter().enumerate() {
+            if level.has_whole {
+                let (low, high) = ends(stretch, depth + 1);
+                held.add(&level.whole[low]);
+                held.add(&level.whole[high]);
+            }
+        }
+    }
+
+    fn gather_long(&self, stretch: Stretch, held: &mut Mask<W>) {
         for (depth, level) in self.levels.iter().enumerate() {
             if level.has_whole {
                 let (low, high) = ends(stretch, depth);
@@ -78,9 +103,15 @@ impl<const W: usize> Occupancy<W> {
     }
 
     /// Notes that something holds `width` units from `unit` on throughout `stretch`.
+    #[inline]
     pub fn mark(&mut self, stretch: Stretch, unit: usize, width: usize) {
         let low = unit / 64;
         let high = (unit + width - 1) / 64;
+        if low == high {
+            let bits = (u64::MAX >> (64 - width)) << (unit % 64);
+            self.mark_word(stretch, low, bits);
+            return;
+        }
         for word in low..=high {
             let from = unit.max(64 * word) - 64 * word;
             let to = (unit + width).min(64 * word + 64) - 64 * word;
@@ -89,7 +120,28 @@ impl<const W: usize> Occupancy<W> {
         }
     }
 
+    #[inline]
     fn mark_word(&mut self, stretch: Stretch, word: usize, bits: u64) {
+        match is_short(stretch) {
+            true => self.mark_short(stretch, word, bits),
+            false => self.mark_long(stretch, word, bits),
+        }
+    }
+
+    #[inline(always)]
+    fn mark_short(&mut self, stretch: Stretch, word: usize, bits: u64) {
+        let [leaves, above @ ..] = &mut self.levels;
+        for row in &mut leaves.any[stretch.start as usize..stretch.end as usize] {
+            row.0[word] |= bits;
+        }
+        for (depth, level) in above.iter_mut().enumerate() {
+            let (low, high) = ends(stretch, depth + 1);
+            level.any[low].0[word] |= bits;
+            level.any[high].0[word] |= bits;
+        }
+    }
+
+    fn mark_long(&mut self, stretch: Stretch, word: usize, bits: u64) {
         let parts = nodes(stretch);
         for (depth, (level, [head, tail])) in self.levels.iter_mut().zip(parts).enumerate() {
             let (low, high) = ends(stretch, depth);
@@ -99,6 +151,12 @@ impl<const W: usize> Occupancy<W> {
             level.hold(tail, word, bits);
         }
     }
+}
+
+/// Whether `stretch` is not worth looking for nodes that it covers.
+#[inline(always)]
+fn is_short(stretch: Stretch) -> bool {
+    stretch.end - stretch.start <= FAN as u32
 }
 
 /// The nodes `depth` levels up that `stretch` begins and ends in.

@@ -14,6 +14,7 @@
 //! one width in SSA form, optimally: Hack, Grund and Goos, 2006).
 
 use super::cluster::Cluster;
+use smallvec::SmallVec;
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +155,7 @@ pub fn classify(traits: &Traits, rules: &Rules) -> List {
 /// The stack of clusters, last to be placed first. `all` is in program order.
 pub fn stack(all: &[Traits], rules: &Rules) -> Vec<Cluster> {
     let mut lists: [Vec<&Traits>; 6] = Default::default();
+    lists.iter_mut().for_each(|list| list.reserve(all.len()));
     for traits in all {
         lists[classify(traits, rules) as usize].push(traits);
     }
@@ -162,24 +164,41 @@ pub fn stack(all: &[Traits], rules: &Rules) -> Vec<Cluster> {
     let mut stack = Vec::with_capacity(all.len());
     for list in List::DRAIN {
         let mut members = std::mem::take(&mut lists[list as usize]);
-        match list {
-            List::LowConf | List::LowLate => members.sort_by(|a, b| by_ratio(a, b)),
-            // Popped from the top, each of these comes out in program order.
-            _ => members.reverse(),
+        // Popped from the top, equals come out in program order.
+        members.reverse();
+        if matches!(list, List::LowConf | List::LowLate) {
+            sort_stably(&mut members);
         }
         stack.extend(members.iter().map(|traits| traits.cluster));
     }
     stack
 }
 
-/// Lowest cost per interference first, then the narrower, the lower priority, the later.
-fn by_ratio(a: &Traits, b: &Traits) -> std::cmp::Ordering {
-    let ratio = |t: &Traits| t.cost / t.interference.max(1.0);
-    ratio(a)
-        .total_cmp(&ratio(b))
-        .then(a.registers.cmp(&b.registers))
-        .then(a.priority.cmp(&b.priority))
-        .then(b.cluster.cmp(&a.cluster))
+/// Sorts by [`by_ratio`]. As long as nothing has a cost there are but a few widths.
+fn sort_stably(members: &mut Vec<&Traits>) {
+    const FEW: usize = 4;
+    let mut keys: SmallVec<[_; FEW + 1]> = SmallVec::new();
+    for traits in members.iter() {
+        let key = by_ratio(traits);
+        if let Err(place) = keys.binary_search(&key) {
+            keys.insert(place, key);
+            if keys.len() > FEW {
+                members.sort_by_cached_key(|traits| by_ratio(traits));
+                return;
+            }
+        }
+    }
+    if keys.len() > 1 {
+        let of_key = |key| members.iter().filter(move |traits| by_ratio(traits) == key);
+        *members = keys.into_iter().flat_map(of_key).copied().collect();
+    }
+}
+
+/// Lowest cost per interference first, then the narrower, the lower priority.
+fn by_ratio(traits: &Traits) -> (u32, u32, u32) {
+    // Costs are not negative, and such numbers are in the order of their bits.
+    let ratio = traits.cost / traits.interference.max(1.0);
+    (ratio.to_bits(), traits.registers as u32, traits.priority)
 }
 
 #[cfg(test)]

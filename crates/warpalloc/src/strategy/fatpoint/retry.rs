@@ -18,7 +18,6 @@ use super::drive::{Trial, drive};
 use super::guidance::{self, Costs};
 use super::mac;
 use super::progress::Progress;
-use super::ranges::Ranges;
 use super::remat::RematLists;
 use super::setup::{self, SpillSetup};
 use crate::allocation::{Allocation, Space};
@@ -29,7 +28,7 @@ use crate::options::Options;
 use crate::prepare::hoist::{count_hoisted, hoist_invariants};
 use crate::prepare::schedule::schedule;
 use crate::prepare::split::{SplitPolicy, split_at_loops};
-use crate::program::{Facts, Op, Program, Value, emit, read_together};
+use crate::program::{Facts, Op, Program, Ranges, Value, emit, read_together};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
 use crate::target::{File, Target};
@@ -50,6 +49,8 @@ pub enum Attempt {
 pub struct Retry<'a> {
     program: Program<'a>,
     facts: Facts,
+    /// Where values are alive, as long as the program is as it was when that was asked.
+    ranges: Option<Ranges>,
     target: &'a Target,
     options: &'a Options,
     spiller: Option<Spiller<'a>>,
@@ -94,6 +95,7 @@ impl<'a> Retry<'a> {
         Ok(Retry {
             program,
             facts,
+            ranges: None,
             target,
             options,
             spiller: None,
@@ -109,13 +111,32 @@ impl<'a> Retry<'a> {
 
     /// Computes loop invariants before their loops, by the policy; whether there were any.
     pub fn hoist(&mut self) -> bool {
+        let mut ranges = self.known_ranges();
         let begun = Instant::now();
         let (knobs, target) = (&self.options.knobs, self.target);
         let (policy, chains) = (knobs.hoist_policy, knobs.new_hoisting);
-        let (program, facts) = (&mut self.program, &mut self.facts);
-        self.hoisted = hoist_invariants(program, target, facts, policy, chains);
+        let known = (&mut self.facts, &mut ranges);
+        self.hoisted = hoist_invariants(&mut self.program, target, known, policy, chains);
+        self.ranges = Some(ranges);
         self.stats.add_time("hoist", begun.elapsed());
         !self.hoisted.is_empty()
+    }
+
+    /// Looks at a program that has changed.
+    fn analyse(&mut self) {
+        self.facts = Facts::of(&self.program);
+        self.ranges = None;
+    }
+
+    /// Where values are alive in the program as it is.
+    fn known_ranges(&mut self) -> Ranges {
+        if let Some(ranges) = self.ranges.take() {
+            return ranges;
+        }
+        let begun = Instant::now();
+        let ranges = Ranges::compute(&self.program, self.target, &self.facts);
+        self.stats.add_time("ranges", begun.elapsed());
+        ranges
     }
 
     /// How many attempts there were.
@@ -126,12 +147,7 @@ impl<'a> Retry<'a> {
     /// Tries to give every value a register.
     pub fn attempt(&mut self) -> Attempt {
         self.stats.iterations += 1;
-        let begun = Instant::now();
-        let Facts {
-            order, liveness, ..
-        } = &self.facts;
-        let ranges = Ranges::compute(&self.program, self.target, order, liveness);
-        self.stats.add_time("ranges", begun.elapsed());
+        let ranges = self.known_ranges();
         let over = self.over_budget(&ranges);
         if !over.is_empty() {
             return self.relieve(&ranges, &over);
@@ -207,12 +223,13 @@ impl<'a> Retry<'a> {
         stats: &mut Stats,
     ) -> Placed {
         let begun = Instant::now();
-        let mut clusters = Clusters::new(&self.program, scene.ranges);
+        let mut clusters = Clusters::new(&self.program, scene.ranges, self.target.files().len());
         Coalescer::new(&self.program, self.target, scene.ranges, scene.knobs)
             .run(&mut clusters, affinities);
         stats.add_time("coalesce", begun.elapsed());
         let begun = Instant::now();
-        let mut colours: Colours = SecondaryMap::with_capacity(self.program.values.len());
+        let mut colours: Colours = SecondaryMap::new();
+        colours.resize(self.program.values.len());
         let mut failed = Vec::new();
         for file in RegClass::drives(self.target) {
             let outcome = drive(scene, &mut clusters, file, costs, trial, &mut colours);
@@ -288,7 +305,7 @@ impl<'a> Retry<'a> {
             if counts.values == 0 {
                 return round > 0;
             }
-            self.facts = Facts::of(&self.program);
+            self.analyse();
         }
         rounds > 0
     }
@@ -304,8 +321,8 @@ impl<'a> Retry<'a> {
         };
         match Program::new(function, self.target, Some(order)) {
             Ok(program) => {
-                self.facts = Facts::of(&program);
                 self.program = program;
+                self.analyse();
                 if !self.hoisted.is_empty() {
                     self.hoist();
                 }
@@ -418,7 +435,7 @@ impl<'a> Retry<'a> {
             self.stats.spilled += counts.memory + counts.carried;
             self.stats.rematerialised += counts.recomputed;
         }
-        self.facts = Facts::of(&self.program);
+        self.analyse();
         self.stats.add_time("spill", begun.elapsed());
         Ok(())
     }

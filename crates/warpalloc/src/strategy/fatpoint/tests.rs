@@ -1,7 +1,7 @@
 //! Rows of the specification that need more than one file.
 
 use super::knobs::Knobs;
-use super::{affinity, cluster, coalesce, ranges};
+use super::{affinity, cluster, coalesce};
 use crate::allocation::{Allocation, Space};
 use crate::analysis::Liveness;
 use crate::check::check;
@@ -10,7 +10,7 @@ use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
 use crate::generate::{self, Rng, Shape};
 use crate::options::Options;
 use crate::prepare::hoist::{HoistPolicy, hoist_invariants, net_cycles};
-use crate::program::{Facts, Program};
+use crate::program::{Facts, Program, Ranges};
 use crate::target::{Class, File, PReg, Target};
 use cranelift_entity::EntityRef;
 
@@ -137,9 +137,9 @@ fn clusters_of(f: &Function, knobs: &Knobs) -> usize {
     let target = hardware(255);
     let program = Program::new(f, &target, None).unwrap();
     let facts = Facts::of(&program);
-    let ranges = ranges::Ranges::compute(&program, &target, &facts.order, &facts.liveness);
+    let ranges = Ranges::compute(&program, &target, &facts);
     let wishes = affinity::affinities(&program, &ranges, &facts.frequencies);
-    let mut clusters = cluster::Clusters::new(&program, &ranges);
+    let mut clusters = cluster::Clusters::new(&program, &ranges, target.files().len());
     coalesce::Coalescer::new(&program, &target, &ranges, knobs).run(&mut clusters, &wishes);
     clusters.iter().count()
 }
@@ -569,7 +569,11 @@ fn hoisting_that_costs_more_than_it_saves_is_undone() {
         let mut program = Program::new(&f, &target, None).unwrap();
         let mut facts = Facts::of(&program);
         let policy = HoistPolicy::Always;
-        let moved = hoist_invariants(&mut program, &target, &mut facts, policy, true);
+        let moved = {
+            let mut ranges = Ranges::compute(&program, &target, &facts);
+            let known = (&mut facts, &mut ranges);
+            hoist_invariants(&mut program, &target, known, policy, true)
+        };
         let (Ok(plain), Ok(hoisted)) = (
             allocate(&f, &target, &with_policy("never")),
             allocate(&f, &target, &with_policy("always")),

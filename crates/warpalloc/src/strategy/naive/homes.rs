@@ -195,14 +195,10 @@ impl Spans {
                 .next()
                 .map_or(0, |i| 2 * i.index());
             let bottom = 2 * function.terminator(block).index() + 1;
-            liveness
-                .live_in(block)
-                .iter()
-                .for_each(|&v| spans.cover(v, top));
+            liveness.live_in(block).for_each(|v| spans.cover(v, top));
             liveness
                 .live_out(block)
-                .iter()
-                .for_each(|&v| spans.cover(v, bottom));
+                .for_each(|v| spans.cover(v, bottom));
             for &param in &function.block(block).params {
                 spans.cover(param, top);
                 for &pred in function.preds(block) {

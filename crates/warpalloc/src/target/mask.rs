@@ -4,6 +4,8 @@
 //! 255 general registers, eight where halves make 510 units of them. Every operation is a
 //! loop over `W` words without branches, so that the compiler turns it into vector code.
 
+use super::{File, PReg, RegSet, Target, Unit};
+
 /// A set of units of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask<const W: usize>(pub [u64; W]);
@@ -27,10 +29,13 @@ impl<const W: usize> Mask<W> {
 
     /// Every `align`-th unit from unit 0 on; `align` is a power of two.
     pub fn multiples_of(align: usize) -> Mask<W> {
+        // A one, then zeros, repeated: u64::MAX / (2^align - 1).
         let word = match align {
             0 | 1 => u64::MAX,
-            // A one, then zeros, repeated: u64::MAX / (2^align - 1).
-            2..64 => u64::MAX / ((1 << align) - 1),
+            2 => u64::MAX / 0b11,
+            4 => u64::MAX / 0xf,
+            8 => u64::MAX / 0xff,
+            16..64 => u64::MAX / ((1 << align) - 1),
             _ => 1,
         };
         let step = (align / 64).max(1);
@@ -44,6 +49,13 @@ impl<const W: usize> Mask<W> {
         let mut mask = Mask::EMPTY;
         units.filter(|&u| u < 64 * W).for_each(|u| mask.insert(u));
         mask
+    }
+
+    /// The units of `registers` that belong to `file`, less those beyond the set's reach.
+    pub fn of_file(target: &Target, file: File, registers: &RegSet) -> Mask<W> {
+        let first = target.unit(PReg::new(file, 0)).index();
+        let is_in = |unit: &usize| registers.contains(Unit((first + unit) as u16));
+        Mask::of((0..target.file(file).units).filter(is_in))
     }
 
     /// The same units in a set of another reach, less those beyond it.
@@ -112,6 +124,16 @@ impl<const W: usize> Mask<W> {
     /// Where something `width` units wide may not start, given the units it may not touch.
     #[inline]
     pub fn blocked_starts(&self, width: usize) -> Mask<W> {
+        match width {
+            1 => return *self,
+            2 => {
+                let next = |i: usize| self.0.get(i + 1).copied().unwrap_or(0);
+                return Mask(std::array::from_fn(|i| {
+                    self.0[i] | self.0[i] >> 1 | next(i) << 63
+                }));
+            }
+            _ => {}
+        }
         let (mut blocked, mut covered) = (*self, 1);
         // Doubling the distance covers any width in a few steps.
         while covered < width {

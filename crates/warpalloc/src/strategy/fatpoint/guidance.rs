@@ -245,7 +245,13 @@ pub fn victims(
         }
     }
     let mut in_the_way: Vec<(Value, usize, usize)> = Vec::new();
-    for &value in ranges.by_start() {
+    let ends = info
+        .members
+        .iter()
+        .filter_map(|m| ranges.of(m.value).last());
+    let end = ends.map(|last| last.end).max().unwrap_or(0);
+    let begun = |value: &&Value| ranges.of(**value)[0].start < end;
+    for &value in ranges.by_start().iter().take_while(begun) {
         let Some(reg) = colours[value].filter(|reg| reg.file == info.file) else {
             continue;
         };

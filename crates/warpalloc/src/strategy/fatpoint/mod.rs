@@ -117,11 +117,10 @@ pub fn allocate(
     }
 }
 
-/// Whether nothing went to memory or had to be computed again. Predicates that were carried
-/// in general registers count as kept: neither hoisting nor splitting has to do with them.
+/// Whether nothing went to memory. Predicates that were carried in general registers or
+/// computed again count as kept: neither hoisting nor splitting has to do with them.
 fn keeps_out_of_memory(stats: &Stats) -> bool {
-    let accesses = stats.edits.stores + stats.edits.reloads;
-    accesses + stats.rematerialised == 0 && !stats.fell_back
+    stats.edits.stores + stats.edits.reloads == 0 && !stats.fell_back
 }
 
 /// Attempts until one succeeds, and the naive allocator where none does. Also says whether

@@ -25,15 +25,16 @@ impl Facts {
     }
 
     /// Analyses a program that was just made from a function of known liveness. What
-    /// isolates constraints lives around single instructions; only blocks on edges, which
-    /// the function does not have, make a difference where blocks meet.
+    /// isolates constraints lives around single instructions, so without parameters nothing
+    /// differs where blocks meet. A parameter begins in its block, but its value in the
+    /// program comes in from the edges.
     pub fn of_fresh(program: &Program, liveness: &Liveness) -> Facts {
-        match program.blocks.len() == program.function.block_count() {
-            true => {
-                // The values are the virtual registers, by the same numbers.
-                Facts::around(program, liveness.renamed())
-            }
-            false => Facts::of(program),
+        let function = program.function;
+        let has_params = |block: Block| !function.block(block).params.is_empty();
+        match function.blocks().any(has_params) {
+            // The values are the virtual registers, by the same numbers.
+            false => Facts::around(program, liveness.renamed()),
+            true => Facts::of(program),
         }
     }
 
@@ -107,4 +108,31 @@ pub fn block_pressure(
     }
     pressure.reverse();
     pressure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::{Builder, Effect};
+    use crate::target::Class;
+
+    /// Such an edge needs no copy, hence no block of its own, but the value crosses it.
+    #[test]
+    fn a_parameter_that_is_passed_itself_is_alive_between_blocks() {
+        let mut b = Builder::new("f");
+        let [entry, body] = [b.block(), b.block()];
+        let x = b.vreg(Class::R32);
+        b.inst(entry, "load").def(x).effect(Effect::Read);
+        b.jump(entry, body, &[x]);
+        b.param(body, x);
+        b.inst(body, "store").use_(x).effect(Effect::Write);
+        b.exit(body, "exit");
+        let function = b.finish();
+        let target = Target::hardware(90).unwrap();
+        let liveness = function.validated(&target).unwrap();
+        let program = Program::new(&function, &target, None).unwrap();
+        let facts = Facts::of_fresh(&program, &liveness);
+        let live: Vec<Value> = facts.liveness.live_in(body).collect();
+        assert_eq!(live, [Value::from_u32(x.as_u32())]);
+    }
 }

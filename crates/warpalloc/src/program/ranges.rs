@@ -336,33 +336,35 @@ impl Sweep {
         let after = before + 1;
         let mut dead = false;
         for (value, role) in accesses.clone() {
-            if role == Role::Use {
-                self.inputs.push(value);
-                continue;
-            }
-            let start = match role == Role::EarlyDef {
-                true => {
-                    self.early.push(value);
-                    before
-                }
-                false => after,
-            };
             if role.reads() {
                 self.inputs.push(value);
             }
-            if self.tracks[value.index()].end == 0 {
-                dead = true;
-                let end = after + 1;
-                self.push(value, Stretch { start, end });
-            } else {
-                self.close(value, start, after + 1);
+            match role {
+                Role::Use => {}
+                Role::EarlyDef => self.early.push(value),
+                Role::Def | Role::UseDef => dead |= self.result(value, after, after + 1),
             }
+        }
+        // Early results begin before the others, so the sweep gets there after them.
+        for index in 0..self.early.len() {
+            dead |= self.result(self.early[index], before, after + 1);
         }
         if dead {
             // Results that nobody reads need registers all the same, with the others.
             let results = accesses.filter(|(_, role)| role.writes());
             self.note_together(results.map(|(value, _)| value));
         }
+    }
+
+    /// Ends the stretch of a result that is there from `start` on; whether nobody reads it.
+    #[inline]
+    fn result(&mut self, value: Value, start: u32, end: u32) -> bool {
+        let dead = self.tracks[value.index()].end == 0;
+        match dead {
+            true => self.push(value, Stretch { start, end }),
+            false => self.close(value, start, end),
+        }
+        dead
     }
 
     /// Begins the stretches of what was noted.
@@ -468,5 +470,69 @@ impl Sweep {
             positions: self.positions,
             peaks: self.peaks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::{Builder, Constraint, Effect, Operand, VReg};
+    use crate::target::{Class, PReg};
+
+    fn ranges_of(b: Builder) -> Ranges {
+        let function = b.finish();
+        let target = Target::hardware(90).unwrap();
+        let program = Program::new(&function, &target, None).unwrap();
+        Ranges::compute(&program, &target, &Facts::of(&program))
+    }
+
+    fn value(vreg: VReg) -> Value {
+        Value::new(vreg.index())
+    }
+
+    fn early(vreg: VReg) -> Operand {
+        Operand {
+            vreg,
+            role: Role::EarlyDef,
+            constraint: Constraint::Any,
+        }
+    }
+
+    /// `x = load; early y, z = asm x; store y; exit`, and `z` is never read.
+    #[test]
+    fn results_begin_after_inputs_end_unless_they_are_early() {
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let [unused, x, y, z] = std::array::from_fn(|_| b.vreg(Class::R32));
+        b.inst(block, "load").def(x).effect(Effect::Read);
+        b.inst(block, "asm").operand(early(y)).def(z).use_(x);
+        b.inst(block, "store").use_(y).effect(Effect::Write);
+        b.exit(block, "exit");
+        let ranges = ranges_of(b);
+        let stretch = |start, end| [Stretch { start, end }];
+        assert_eq!(ranges.of(value(unused)), []);
+        assert_eq!(ranges.of(value(x)), stretch(1, 2));
+        assert_eq!(ranges.of(value(y)), stretch(1, 3));
+        assert_eq!(ranges.of(value(z)), stretch(2, 3));
+        assert_eq!(ranges.by_start(), [x, y, z].map(value));
+        assert_eq!(ranges.peak(File::R), 2);
+    }
+
+    /// More sets than a value has bits for: the last bit stands for all further ones.
+    #[test]
+    fn every_set_of_clobbers_is_avoided() {
+        const SETS: usize = MAX_CLOBBER_SETS + 20;
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let x = b.vreg(Class::R32);
+        b.inst(block, "load").def(x).effect(Effect::Read);
+        for unit in 0..SETS {
+            let list = b.reg_list([PReg::new(File::R, unit)]);
+            b.inst(block, "asm").clobbers(Clobbers::List(list));
+        }
+        b.inst(block, "store").use_(x).effect(Effect::Write);
+        b.exit(block, "exit");
+        let clobbered = ranges_of(b).clobbered(value(x));
+        assert_eq!(clobbered, Mask::first(SETS));
     }
 }

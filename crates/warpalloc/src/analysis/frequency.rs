@@ -108,7 +108,7 @@ fn branch_probabilities(cfg: &impl Cfg, loops: &Loops) -> Rows<Block, f64> {
         }));
         pairs.extend(kinds.iter().map(|&kind| (block, share(&kinds, kind))));
     }
-    Rows::from_pairs(cfg.block_count(), pairs.into_iter())
+    Rows::from_pairs(cfg.block_count(), pairs.iter().copied())
 }
 
 /// What the heuristics look at.
@@ -195,7 +195,7 @@ impl<'a, C: Cfg> Flow<'a, C> {
                 pairs.push((region_key(self.loops.info(l).parent), block));
             }
         }
-        Rows::from_pairs(self.loops.loop_count() + 1, pairs.into_iter())
+        Rows::from_pairs(self.loops.loop_count() + 1, pairs.iter().copied())
     }
 
     /// Carries one unit from the header of `region` through its nodes.

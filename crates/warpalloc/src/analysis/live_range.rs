@@ -100,7 +100,7 @@ impl<V: EntityRef + Ord> LiveRanges<V> {
     pub fn compute(code: &impl Code<Value = V>, liveness: &Liveness<V>) -> LiveRanges<V> {
         let segments = Sweep::new(code, liveness).run();
         LiveRanges {
-            segments: Rows::from_pairs(code.value_count(), segments.into_iter()),
+            segments: Rows::from_pairs(code.value_count(), segments.iter().copied()),
             occurrences: occurrences(code),
         }
     }
@@ -174,7 +174,7 @@ fn occurrences<V: EntityRef + Ord>(code: &impl Code<Value = V>) -> Rows<V, Occur
             add(value, at, Touch::Argument);
         }
     }
-    Rows::from_pairs(code.value_count(), pairs.into_iter())
+    Rows::from_pairs(code.value_count(), pairs.iter().copied())
 }
 
 /// One backward sweep over the code. `open` holds the end of the segment each live value

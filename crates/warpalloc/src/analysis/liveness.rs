@@ -86,14 +86,17 @@ impl<V: EntityRef + Ord> Liveness<V> {
         }
     }
 
-    /// Values whose contents at the start of `block` are read later, in ascending order.
-    /// Parameters of `block` are not among them: they are written there.
+    /// Values whose contents at the start of `block` are read later. Parameters of `block`
+    /// are not among them: they are written there.
+    ///
+    /// They are in ascending order, except that values which hoisting made outlive a block
+    /// come after all others.
     pub fn live_in(&self, block: Block) -> Live<'_, V> {
         self.values(self.live_in_bits(block))
     }
 
     /// Values whose contents at the end of `block` are read later, arguments of its edges
-    /// included, in ascending order.
+    /// included, in the order of [`Liveness::live_in`].
     pub fn live_out(&self, block: Block) -> Live<'_, V> {
         self.values(self.live_out_bits(block))
     }

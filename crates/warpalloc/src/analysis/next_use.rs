@@ -18,7 +18,7 @@
 //! until they hold.
 
 use super::rows::Rows;
-use super::{Code, Liveness, Loops, Order};
+use super::{Code, Live, Liveness, Loops, Order};
 use crate::function::{Block, Role, VReg};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
@@ -55,13 +55,13 @@ impl<V: EntityRef + Ord> NextUses<V> {
         let mut exit = Vec::new();
         for block in code.all_blocks() {
             solver.look_ahead(block);
-            let live = liveness.live_out(block);
+            let live = in_order(liveness.live_out(block));
             exit.extend(live.map(|v| (block, (v, solver.nearest[v]))));
             solver.clear_ahead(block);
         }
         NextUses {
             entry: solver.entry,
-            exit: Rows::from_pairs(code.block_count(), exit.into_iter()),
+            exit: Rows::from_pairs(code.block_count(), exit.iter().copied()),
         }
     }
 
@@ -156,6 +156,13 @@ fn nowhere<V: EntityRef>(values: usize) -> SecondaryMap<V, u32> {
     map
 }
 
+/// Ascending, as look-ups want them.
+fn in_order<V: EntityRef + Ord>(live: Live<'_, V>) -> impl Iterator<Item = V> {
+    let mut live: Vec<V> = live.collect();
+    live.sort_unstable();
+    live.into_iter()
+}
+
 fn look_up<V: EntityRef + Ord>(row: &[(V, u32)], value: V) -> u32 {
     let found = row.binary_search_by_key(&value, |&(v, _)| v);
     found.map_or(NEVER, |at| row[at].1)
@@ -188,7 +195,7 @@ fn first_reads<V: EntityRef + Ord>(
         for value in code.arguments(block) {
             first[value] = first[value].min(length);
         }
-        let live = liveness.live_in(block);
+        let live = in_order(liveness.live_in(block));
         pairs.extend(live.map(|value| (block, (value, first[value]))));
         for point in code.points(block) {
             for (value, _) in code.accesses(point) {
@@ -199,7 +206,7 @@ fn first_reads<V: EntityRef + Ord>(
             first[value] = NEVER;
         }
     }
-    Rows::from_pairs(code.block_count(), pairs.into_iter())
+    Rows::from_pairs(code.block_count(), pairs.iter().copied())
 }
 
 struct Solver<'a, C: Code> {

@@ -180,7 +180,7 @@ fn loops_of(
         Some((here, block))
     });
     let pairs: Vec<_> = pairs.collect();
-    Rows::from_pairs(loops.loop_count(), pairs.into_iter())
+    Rows::from_pairs(loops.loop_count(), pairs.iter().copied())
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ impl Plan {
     /// Nothing in the loop writes what moved code reads or writes any more, and every
     /// block of a loop leads to every other, so such a value is alive everywhere in the
     /// loop or nowhere. Before the loop everything is as it was: what is computed there
-    /// reads what was live into the loop already.
+    /// reads what was live into the loop already. Blocks that never run may lead into the
+    /// middle of the loop; what would be live there is left as it was.
     pub(super) fn apply(
         self,
         program: &mut Program,

@@ -429,7 +429,7 @@ fn touches(program: &Program) -> Rows<Value, u32> {
         pairs.extend(here.iter().map(|&(at, value)| (value, at)));
         early += 2;
     }
-    Rows::from_pairs(program.values.len(), pairs.into_iter())
+    Rows::from_pairs(program.values.len(), pairs.iter().copied())
 }
 
 #[cfg(test)]

@@ -173,18 +173,14 @@ impl Gather<'_> {
                 (value, start, at)
             })
         };
-        let mut wishes: smallvec::SmallVec<[(Value, Value, i32); 4]> = Default::default();
         for (to, to_start, to_end) in lanes(false) {
             for (from, from_start, from_end) in lanes(true) {
                 let from_inside = to_start <= from_start && from_end <= to_end;
                 let to_inside = from_start <= to_start && to_end <= from_end;
                 if from_inside || to_inside {
-                    wishes.push((to, from, from_start - to_start));
+                    self.push(to, from, from_start - to_start, weight, filter);
                 }
             }
-        }
-        for (to, from, shift) in wishes {
-            self.push(to, from, shift, weight, filter);
         }
     }
 }

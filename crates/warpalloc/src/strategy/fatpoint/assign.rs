@@ -235,7 +235,7 @@ impl<'a, const W: usize> Assign<'a, W> {
             let width = ranges.size(member.value).width as usize;
             blocked.add(&held.blocked_starts(width).down(member.offset as usize));
         }
-        if self.is_restricted(info) {
+        if constraint::is_restricted(program, ranges, info) {
             constraint::each::<W>(program, target, ranges, info, |record| {
                 blocked.add(&record.blocked());
             });
@@ -249,17 +249,6 @@ impl<'a, const W: usize> Assign<'a, W> {
             align => starts.and(&Mask::multiples_of(align as usize)),
         };
         aligned.without(&blocked)
-    }
-
-    /// Whether more than alignment restricts the cluster on its own.
-    fn is_restricted(&self, info: &ClusterInfo) -> bool {
-        let Scene {
-            program, ranges, ..
-        } = self.scene;
-        let restricted = |m: &Member| {
-            ranges.crosses_clobber(m.value) || program.values[m.value].forbidden.is_some()
-        };
-        info.fixed.is_some() || info.members.iter().any(restricted)
     }
 
     /// Those of `free` that leave fixed places alone, if there are any.

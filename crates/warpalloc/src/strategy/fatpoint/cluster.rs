@@ -220,7 +220,7 @@ impl Clusters {
     /// Joins `b` into `a`, its start `shift` units after that of `a`; `silent` lies within
     /// another member and needs no room.
     pub fn join(&mut self, a: Cluster, b: Cluster, shift: u16, silent: Option<Value>) {
-        let mut from = std::mem::replace(&mut self.infos[b.index()].members, SmallVec::new());
+        let mut from = std::mem::take(&mut self.infos[b.index()].members);
         let (width, align, depth) = {
             let info = &self.infos[b.index()];
             (info.width, info.align, info.depth)

@@ -11,7 +11,7 @@
 
 use super::affinity::Affinity;
 use super::cluster::{Cluster, ClusterInfo, Clusters};
-use super::constraint::chain;
+use super::constraint::{chain, is_restricted};
 use super::knobs::Knobs;
 use crate::program::{Origin, Program, Ranges, Value};
 use crate::target::{Mask, Target};
@@ -129,12 +129,7 @@ impl<'a> Coalescer<'a> {
     /// Whether some start satisfies everything that restricts either side. Only values
     /// that are kept out of registers can leave none.
     fn has_place(&self, a: &ClusterInfo, b: &ClusterInfo, shift: u16) -> bool {
-        let restricted = |info: &ClusterInfo| {
-            let mut members = info.members.iter().map(|m| m.value);
-            members.any(|v| {
-                self.ranges.crosses_clobber(v) || self.program.values[v].forbidden.is_some()
-            })
-        };
+        let restricted = |info| is_restricted(self.program, self.ranges, info);
         if !restricted(a) && !restricted(b) {
             return true;
         }

@@ -135,6 +135,15 @@ pub fn chain<const W: usize>(
     chain
 }
 
+/// Whether something other than alignment may restrict `info` on its own; quickly told.
+#[inline]
+pub fn is_restricted(program: &Program, ranges: &Ranges, info: &ClusterInfo) -> bool {
+    let restricted = |member: &Member| {
+        ranges.crosses_clobber(member.value) || program.values[member.value].forbidden.is_some()
+    };
+    info.fixed.is_some() || info.members.iter().any(restricted)
+}
+
 /// Whether anything restricts `info` on its own.
 pub fn is_constrained(program: &Program, ranges: &Ranges, info: &ClusterInfo) -> bool {
     let restricted = |member: &Member| {

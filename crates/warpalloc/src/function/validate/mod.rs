@@ -55,6 +55,7 @@ struct Rules<'a> {
     target: &'a Target,
 }
 
+#[cold]
 fn invalid<T>(place: Place, message: String) -> Result<T, Error> {
     Err(Error::Invalid { place, message })
 }

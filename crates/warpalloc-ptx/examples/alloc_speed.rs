@@ -20,8 +20,18 @@ fn main() {
     };
     let target = Target::hardware(90).expect("the preset exists");
     for path in arguments {
-        let text = std::fs::read_to_string(&path).expect("a readable file");
-        let functions = lower_module(&text, &target).expect("PTX");
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+        let lowered = text.and_then(|text| {
+            let functions = lower_module(&text, &target);
+            functions.map_err(|error| error.to_string())
+        });
+        let functions = match lowered {
+            Ok(functions) => functions,
+            Err(error) => {
+                eprintln!("{path}: {error}");
+                continue;
+            }
+        };
         for function in functions.iter().filter(|f| f.inst_count() >= least) {
             report(function, &target, runs);
         }

@@ -28,7 +28,7 @@ impl<'a> Program<'a> {
                 forbidden: None,
             }
         });
-        // There is always some isolation of constraints to come.
+        // With some room for what isolates constraints.
         let count = function.vreg_count();
         let mut values = Vec::with_capacity(count + count / 8);
         values.extend(own);

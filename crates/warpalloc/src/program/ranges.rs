@@ -133,6 +133,28 @@ impl Ranges {
         self.peaks[file.index()] as usize
     }
 
+    /// Units of `file` in use at each position.
+    pub fn levels(&self, file: File) -> Vec<i32> {
+        let mut levels = vec![0; self.positions as usize + 1];
+        for &value in &self.by_start {
+            let size = self.size(value);
+            if size.file == file {
+                for stretch in self.of(value) {
+                    levels[stretch.start as usize] += i32::from(size.width);
+                    levels[stretch.end as usize] -= i32::from(size.width);
+                }
+            }
+        }
+        // Changes up to a position add up to what is in use there; after the last, nothing is.
+        let mut now = 0;
+        for level in &mut levels {
+            now += *level;
+            *level = now;
+        }
+        levels.pop();
+        levels
+    }
+
     /// Positions that `value` covers.
     pub fn length(&self, value: Value) -> u32 {
         self.of(value).iter().map(|s| s.end - s.start).sum()

@@ -15,9 +15,6 @@ use std::collections::BinaryHeap;
 /// predicate that finds no register costs more than its comparison.
 const SCARCE_UNITS: usize = 16;
 
-/// Room for candidates of a loop that has any.
-const EXPECTED: usize = 32;
-
 /// How often the loop under consideration reads and writes each value.
 pub(super) struct Tallies {
     /// Tallies of other loops count as zero.
@@ -248,20 +245,17 @@ fn candidates(
             let (Op::Inst { inst, values } | Op::Recompute { inst, values }) = op else {
                 continue;
             };
-            if let Some(result) = may_move(program, *inst, values) {
-                if candidates.is_empty() {
-                    candidates.reserve(EXPECTED);
-                }
-                if target.file(ranges.size(result).file).units >= SCARCE_UNITS {
-                    candidates.push(Candidate {
-                        block,
-                        index,
-                        inst: *inst,
-                        result,
-                        waits_for: 0,
-                        readers: SmallVec::new(),
-                    });
-                }
+            let is_scarce = |v: &Value| target.file(ranges.size(*v).file).units < SCARCE_UNITS;
+            let result = may_move(program, *inst, values).filter(|v| !is_scarce(v));
+            if let Some(result) = result {
+                candidates.push(Candidate {
+                    block,
+                    index,
+                    inst: *inst,
+                    result,
+                    waits_for: 0,
+                    readers: SmallVec::new(),
+                });
             }
         }
     }

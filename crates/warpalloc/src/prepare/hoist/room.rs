@@ -46,21 +46,6 @@ impl Levels {
     /// Counts what is alive. Of general registers what the function needs anyway may be
     /// used, and what comes with it at no cost; of other files all.
     pub(super) fn of(ranges: &Ranges, target: &Target, file: File) -> Levels {
-        let mut units = vec![0i32; ranges.positions() as usize + 1];
-        for &value in ranges.by_start() {
-            let size = ranges.size(value);
-            if size.file == file {
-                for stretch in ranges.of(value) {
-                    units[stretch.start as usize] += i32::from(size.width);
-                    units[stretch.end as usize] -= i32::from(size.width);
-                }
-            }
-        }
-        let mut now = 0;
-        for change in &mut units {
-            now += *change;
-            *change = now;
-        }
         let info = target.file(file);
         let step = GRANULE * info.units_per_reg;
         let ceiling = match file {
@@ -68,7 +53,7 @@ impl Levels {
             _ => info.units,
         };
         Levels {
-            units,
+            units: ranges.levels(file),
             ceiling: ceiling as i32,
         }
     }

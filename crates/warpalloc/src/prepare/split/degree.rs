@@ -1,7 +1,7 @@
 //! What splitting does to an interference graph.
 
 use super::plan::Crowds;
-use super::{SplitCounts, SplitPolicy, split_at_loops};
+use super::{SplitCounts, SplitPolicy, split_long_values};
 use crate::interference::Interference;
 use crate::program::{Facts, Program, Value};
 use crate::stats::GraphStats;
@@ -73,7 +73,7 @@ impl DegreeChange {
         };
         let before = graphs(program, &facts);
         let mut split = program.clone();
-        let counts = split_at_loops(&mut split, target, &facts, policy);
+        let counts = split_long_values(&mut split, target, &facts, policy);
         let after = graphs(&split, &Facts::of(&split));
         let degrees = |before, after| Degrees { before, after };
         Some(DegreeChange {

@@ -95,7 +95,7 @@ pub struct SplitCounts {
 }
 
 /// Splits long values of a program that needs more registers than `target` has.
-pub fn split_at_loops(
+pub fn split_long_values(
     program: &mut Program,
     target: &Target,
     facts: &Facts,

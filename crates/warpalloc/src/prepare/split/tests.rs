@@ -46,7 +46,7 @@ fn loop_beside(idle: usize, busy: usize, length: usize) -> Function {
 fn split(function: &Function, target: &Target, policy: SplitPolicy) -> (SplitCounts, Vec<Op>) {
     let mut program = Program::new(function, target, None).unwrap();
     let facts = Facts::of(&program);
-    let counts = split_at_loops(&mut program, target, &facts, policy);
+    let counts = split_long_values(&mut program, target, &facts, policy);
     let ops = program.blocks.values().flat_map(|b| b.ops.clone());
     (counts, ops.collect())
 }
@@ -178,14 +178,14 @@ fn a_long_block_in_a_loop_is_split_in_its_middle_only() {
     let facts = Facts::of(&program);
     let of_loop = |policy| {
         let mut program = program.clone();
-        split_at_loops(&mut program, &target, &facts, policy);
+        split_long_values(&mut program, &target, &facts, policy);
         let liveness = Facts::of(&program).liveness;
         liveness.live_in(Block::new(1)).len()
     };
     // One name of each value from turn to turn, as if the block were not cut.
     assert_eq!(of_loop(SplitPolicy::finely()), 9);
     assert_eq!(of_loop(SplitPolicy::default()), 9);
-    let counts = split_at_loops(&mut program, &target, &facts, SplitPolicy::finely());
+    let counts = split_long_values(&mut program, &target, &facts, SplitPolicy::finely());
     let inside = &program.blocks[Block::new(1)].ops;
     let copies = inside.iter().filter(|op| matches!(op, Op::Copies(_)));
     assert_eq!(copies.count(), 4, "{counts:?}");
@@ -235,7 +235,7 @@ fn no_cut_is_made_beside_constrained_operands() {
         let mut program = Program::new(&function, &target, None).unwrap();
         let facts = Facts::of(&program);
         let pieces_from = program.values.len();
-        split_at_loops(&mut program, &target, &facts, SplitPolicy::finely());
+        split_long_values(&mut program, &target, &facts, SplitPolicy::finely());
         let facts = Facts::of(&program);
         let mut live = LiveSet::new(program.values.len());
         for block in program.all_blocks() {

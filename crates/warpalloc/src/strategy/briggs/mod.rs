@@ -30,7 +30,7 @@ use crate::function::Function;
 use crate::interference::{Interference, copied_parts};
 use crate::options::Options;
 use crate::prepare::schedule::schedule;
-use crate::prepare::split::{SplitPolicy, split_at_loops};
+use crate::prepare::split::{SplitPolicy, split_long_values};
 use crate::program::{Facts, Program, Value, emit};
 use crate::spill::cost::{CostModel, added_cycles, spill_costs};
 use crate::spill::{Home, SpillCounts, SpillPolicy, Spiller};
@@ -234,7 +234,7 @@ fn attempt(
         Split::Finely => Some(SplitPolicy::finely()),
     };
     let of_split = policy.map(|policy| {
-        split_at_loops(&mut program, target, &built.facts, policy);
+        split_long_values(&mut program, target, &built.facts, policy);
         Built::new(&program, target, &mut stats)
     });
     let built = of_split.as_ref().unwrap_or(built);

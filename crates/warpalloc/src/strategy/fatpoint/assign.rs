@@ -17,10 +17,11 @@ use super::histogram::{Histogram, choose};
 use super::knobs::Knobs;
 use super::occupancy::Occupancy;
 use super::order::SlotMode;
+use crate::analysis::Rows;
 use crate::function::Convention;
 use crate::program::{BANKS, Program, Ranges, ReadWith, Value, overlap};
 use crate::target::{File, Mask, PReg, RegSet, Target};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -52,43 +53,25 @@ pub struct Scene<'a> {
 const RAISES: u32 = 32;
 
 /// Wishes by value.
-pub struct Wishes {
-    first: Vec<u32>,
-    list: Vec<(Value, i32, f32)>,
-}
+pub struct Wishes(Rows<Value, (Value, i32, f32)>);
 
 impl Wishes {
     /// Lists the wishes of each value: another value, how far after this one's start it
     /// starts, and the weight.
     pub fn new(values: usize, affinities: &[Affinity]) -> Wishes {
-        let mut first = vec![0; values + 1];
-        for a in affinities {
-            first[a.to.index() + 1] += 1;
-            first[a.from.index() + 1] += 1;
-        }
-        for i in 0..values {
-            first[i + 1] += first[i];
-        }
-        let mut next = first.clone();
-        let nothing = (Value::new(0), 0, 0.0);
-        let mut list = vec![nothing; 2 * affinities.len()];
-        for a in affinities {
-            for (of, other, shift) in [(a.to, a.from, a.shift), (a.from, a.to, -a.shift)] {
-                let at = &mut next[of.index()];
-                list[*at as usize] = (other, shift, a.weight);
-                *at += 1;
-            }
-        }
-        Wishes { first, list }
+        let both = affinities.iter().flat_map(|a| {
+            let (to, from) = ((a.to, a.shift), (a.from, -a.shift));
+            [(to, a.from), (from, a.to)].map(|((of, shift), other)| (of, (other, shift, a.weight)))
+        });
+        Wishes(Rows::from_pairs(values, both))
     }
 
     fn of(&self, value: Value) -> &[(Value, i32, f32)] {
-        let index = value.index();
-        &self.list[self.first[index] as usize..self.first[index + 1] as usize]
+        self.0.row(value)
     }
 
     fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.0.items().is_empty()
     }
 }
 

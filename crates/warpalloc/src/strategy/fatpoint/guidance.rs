@@ -15,10 +15,11 @@
 use super::assign::{Colours, Scene};
 use super::class::RegClass;
 use super::cluster::ClusterInfo;
-use crate::analysis::Order;
+use crate::analysis::Rows;
+use crate::function::Role;
 use crate::program::{Program, Ranges, Value, overlap};
 use crate::target::{File, Target};
-use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use cranelift_entity::{EntitySet, SecondaryMap};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -30,24 +31,14 @@ pub type Costs = SecondaryMap<Value, f32>;
 pub fn relieve(
     program: &Program,
     target: &Target,
-    order: &Order,
     ranges: &Ranges,
     costs: &Costs,
     (file, budget): (File, usize),
 ) -> Vec<Value> {
-    let touches = Touches::of(program, order, ranges, file);
-    let mut pressure = vec![0i32; ranges.positions() as usize];
+    let touches = touches(program, ranges, file);
     let of_file = |v: &&Value| ranges.size(**v).file == file;
-    for &value in ranges.by_start().iter().filter(of_file) {
-        let width = i32::from(ranges.size(value).width);
-        for s in ranges.of(value) {
-            pressure[s.start as usize..s.end as usize]
-                .iter_mut()
-                .for_each(|p| *p += width);
-        }
-    }
     let mut excess = Excess {
-        pressure,
+        pressure: ranges.levels(file),
         budget: budget as i32,
     };
     let class = |value: Value| RegClass::of(target, program.values[value].class);
@@ -132,49 +123,28 @@ impl PartialOrd for Candidate {
 }
 
 /// Positions where values are read or written, by value.
-struct Touches {
-    first: Vec<u32>,
-    positions: Vec<u32>,
-}
+type Touches = Rows<Value, u32>;
 
-impl Touches {
-    fn of(program: &Program, order: &Order, ranges: &Ranges, file: File) -> Touches {
-        let mut pairs: Vec<(Value, u32)> = Vec::new();
-        let mut position = 0;
-        for &block in order.all() {
-            for op in &program.blocks[block].ops {
-                for (value, role) in op.accesses(program.function) {
-                    if ranges.size(value).file != file {
-                        continue;
-                    }
-                    if role.reads() || role == crate::function::Role::EarlyDef {
-                        pairs.push((value, position));
-                    }
-                    if role.writes() {
-                        pairs.push((value, position + 1));
-                    }
+fn touches(program: &Program, ranges: &Ranges, file: File) -> Touches {
+    let mut pairs: Vec<(Value, u32)> = Vec::new();
+    for (block, info) in program.blocks.iter() {
+        for (op, before) in info.ops.iter().zip(ranges.base(block)..) {
+            for (value, role) in op.accesses(program.function) {
+                if ranges.size(value).file != file {
+                    continue;
                 }
-                position += 1;
+                if role.reads() || role == Role::EarlyDef {
+                    pairs.push((value, before));
+                }
+                if role.writes() {
+                    pairs.push((value, before + 1));
+                }
             }
-            position += 1;
         }
-        pairs.sort_unstable();
-        pairs.dedup();
-        let mut first = vec![0; program.values.len() + 1];
-        for (value, _) in &pairs {
-            first[value.index() + 1] += 1;
-        }
-        for i in 0..program.values.len() {
-            first[i + 1] += first[i];
-        }
-        let positions = pairs.into_iter().map(|(_, at)| at).collect();
-        Touches { first, positions }
     }
-
-    fn row(&self, value: Value) -> &[u32] {
-        let index = value.index();
-        &self.positions[self.first[index] as usize..self.first[index + 1] as usize]
-    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    Rows::from_pairs(program.values.len(), pairs.iter().copied())
 }
 
 struct Excess {
@@ -295,6 +265,7 @@ pub fn victims(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cranelift_entity::EntityRef;
 
     /// C6: one queue per class; the cheapest head goes first, of equals the lower class.
     #[test]

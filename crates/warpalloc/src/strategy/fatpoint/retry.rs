@@ -27,7 +27,7 @@ use crate::function::{Function, Inst, Kind};
 use crate::options::Options;
 use crate::prepare::hoist::{count_hoisted, hoist_invariants};
 use crate::prepare::schedule::schedule;
-use crate::prepare::split::{SplitPolicy, split_at_loops};
+use crate::prepare::split::{SplitPolicy, split_long_values};
 use crate::program::{Facts, Op, Program, Ranges, Value, emit, read_together};
 use crate::spill::{SpillPolicy, Spiller};
 use crate::stats::Stats;
@@ -268,8 +268,7 @@ impl<'a> Retry<'a> {
     }
 
     fn guide(&self, ranges: &Ranges, costs: &Costs, aim: (File, usize)) -> Vec<Value> {
-        let order = &self.facts.order;
-        guidance::relieve(&self.program, self.target, order, ranges, costs, aim)
+        guidance::relieve(&self.program, self.target, ranges, costs, aim)
     }
 
     /// Units of `file` that guidance aims at: one fewer with each failure, within limits.
@@ -301,7 +300,7 @@ impl<'a> Retry<'a> {
         };
         for round in 0..rounds {
             let policy = SplitPolicy::default();
-            let counts = split_at_loops(&mut self.program, self.target, &self.facts, policy);
+            let counts = split_long_values(&mut self.program, self.target, &self.facts, policy);
             if counts.values == 0 {
                 return round > 0;
             }

@@ -133,3 +133,33 @@ fn a_pinned_value_wanted_in_two_registers_is_refused_with_a_reason() {
         assert!(error.contains("pin"), "{strategy:?}: {error}");
     }
 }
+
+/// What a wait takes back goes on in the same register as an ordinary value: it may be
+/// stored and moved from there on, and costs nothing where there is room.
+#[test]
+fn a_result_tied_to_a_pinned_value_takes_over_its_register() {
+    let body = "
+        v0:r32.pinned, v1:r32.pinned = async : write
+        v2:r32 tied 2, v3:r32 tied 3 = wait v0, v1 : write
+        st v2, v3 : write group 0..2 align 2
+        exit : exit write";
+    for strategy in STRATEGIES {
+        let outcome = case(body, 16, strategy).unwrap();
+        for lane in 0..2 {
+            let home = outcome.register(0, lane);
+            assert_eq!(outcome.register(1, lane), home, "{strategy:?}");
+            assert_eq!(outcome.register(1, 2 + lane), home, "{strategy:?}");
+        }
+        if strategy != Strategy::Naive {
+            assert!(outcome.allocation.edits.is_empty(), "{strategy:?}");
+        }
+    }
+    let crowded = body.replace(
+        "st v2",
+        "v4:r32, v5:r32, v6:r32 = ld : read\n use v4, v5, v6 : write\n st v2",
+    );
+    // The naive allocator sets registers aside for pinned values in the whole function.
+    for (strategy, registers) in STRATEGIES.into_iter().zip([5, 4, 4]) {
+        case(&crowded, registers, strategy).unwrap();
+    }
+}

@@ -16,7 +16,7 @@ use crate::ast::{Instruction, Operand, Span};
 use crate::lower::{Code, Lowered, Source};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
-use warpalloc::function::{Effect, Inst, Kind, VReg};
+use warpalloc::function::{Constraint, Effect, Inst, Kind, VReg};
 use warpalloc::target::Class;
 
 type Pieces = Vec<u64>;
@@ -167,6 +167,13 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
             Source::Nothing => {
                 if function.inst(inst).kind == Kind::Undef {
                     self.values.remove(&self.vreg(inst, 0));
+                }
+                // A landing gives on what it reads.
+                for (index, operand) in function.operands(inst).iter().enumerate() {
+                    if let Constraint::Tied(input) = operand.constraint {
+                        let value = self.get(self.vreg(inst, usize::from(input)));
+                        self.values.insert(self.vreg(inst, index), value);
+                    }
                 }
             }
             Source::Receive { name, .. } => {

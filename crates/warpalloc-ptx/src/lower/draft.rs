@@ -2,6 +2,7 @@
 //! still be added to.
 
 use super::Code;
+use super::flight::Flight;
 use crate::opcode::Width;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -19,6 +20,7 @@ pub(super) struct DraftInst<'m, 'a> {
     pub remat: Option<u8>,
     pub operands: SmallVec<[Operand; 4]>,
     pub groups: SmallVec<[OperandGroup; 1]>,
+    pub flight: Flight,
     pub code: Code<'m, 'a>,
 }
 
@@ -47,9 +49,14 @@ pub(super) struct Draft<'m, 'a> {
 type Placement = (u32, u32, VReg);
 
 impl<'m, 'a> Draft<'m, 'a> {
-    /// The function of the model and the code of each of its instructions.
-    pub fn finish(mut self, name: &str) -> (Function, Vec<Code<'m, 'a>>) {
-        self.define_what_may_be_undefined();
+    /// The code of each instruction, in the order of the model.
+    pub fn into_codes(self) -> Vec<Code<'m, 'a>> {
+        let insts = self.blocks.into_iter().flat_map(|block| block.insts);
+        insts.map(|inst| inst.code).collect()
+    }
+
+    /// The function of the model.
+    pub fn build(&self, name: &str) -> Function {
         let mut builder = Builder::new(name);
         // Registers of PTX are private to a function, device functions included: what a
         // call preserves is between ptxas and the hardware.
@@ -59,12 +66,11 @@ impl<'m, 'a> Draft<'m, 'a> {
             builder.vreg_mut(vreg).pinned = reg.pinned;
         }
         let blocks: Vec<_> = self.blocks.iter().map(|_| builder.block()).collect();
-        let mut codes = Vec::new();
-        for (block, draft) in blocks.iter().zip(self.blocks) {
-            for succ in draft.succs {
+        for (block, draft) in blocks.iter().zip(&self.blocks) {
+            for &succ in &draft.succs {
                 builder.edge(*block, blocks[succ as usize], &[]);
             }
-            for inst in draft.insts {
+            for inst in &draft.insts {
                 let mut built = builder
                     .inst(*block, &inst.opcode)
                     .imm(inst.imm)
@@ -76,16 +82,15 @@ impl<'m, 'a> Draft<'m, 'a> {
                 if let Some(cycles) = inst.remat {
                     built = built.remat(cycles);
                 }
-                for operand in inst.operands {
+                for &operand in &inst.operands {
                     built = built.operand(operand);
                 }
-                for group in inst.groups {
+                for group in &inst.groups {
                     built = built.group(group.first, group.len, group.align);
                 }
-                codes.push(inst.code);
             }
         }
-        (builder.finish(), codes)
+        builder.finish()
     }
 
     /// PTX lets a register be read that was written on some paths only, or on none; a
@@ -94,7 +99,7 @@ impl<'m, 'a> Draft<'m, 'a> {
     /// - right before a read that no write can reach;
     /// - at the end of a block from which no write can come, before a block that expects
     ///   the value and may have it from elsewhere.
-    fn define_what_may_be_undefined(&mut self) {
+    pub fn define_what_may_be_undefined(&mut self) {
         let placements = Undefined::of(self).placements();
         let mut by_block: FxHashMap<u32, Vec<(u32, VReg)>> = FxHashMap::default();
         for (block, at, vreg) in placements {
@@ -125,6 +130,7 @@ fn undef<'m, 'a>(vreg: VReg, code: Code<'m, 'a>) -> DraftInst<'m, 'a> {
         remat: None,
         operands: [Operand::writes(vreg)].into_iter().collect(),
         groups: SmallVec::new(),
+        flight: Flight::None,
         code,
     }
 }

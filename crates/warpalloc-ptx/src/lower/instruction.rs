@@ -1,6 +1,7 @@
 //! One instruction: its registers with their roles, its effect, its groups.
 
 use super::draft::{DraftInst, class_of};
+use super::flight::Flight;
 use super::names::{Declared, Meaning};
 use super::{Code, Lowering, Occurrence, Source, Stop};
 use crate::ast::{Instruction, Name, Operand as Ast, Span};
@@ -15,7 +16,7 @@ use std::hash::Hasher;
 use warpalloc::function::{Constraint, Effect, Kind, Operand, OperandGroup, Role, VReg};
 
 /// The most operands one instruction of the model may have.
-const MAX_OPERANDS: usize = 256;
+pub(super) const MAX_OPERANDS: usize = 256;
 
 /// Where in an operand a register stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             let reason = format!("`{}` writes one register twice", inst.opcode());
             return Err(Stop::pass(inst.span, reason));
         }
-        self.asynchronous(&description, &mentions);
+        let flight = flight(inst, &description, &mentions, &firsts);
         let kind = self.kind(&description, &operands, &mentions, guard.is_some());
         let remat = description.remat.filter(|_| {
             guard.is_none()
@@ -130,6 +131,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             remat: remat.map(|cost| cost.cycles),
             operands,
             groups,
+            flight,
             code: Code {
                 source: Source::Written {
                     inst,
@@ -516,26 +518,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
             .width(class_of(self.draft.regs[index_of(vreg)].width))
     }
 
-    /// Notes the registers that hardware keeps using after the instruction.
-    fn asynchronous(&mut self, description: &Description, mentions: &Mentions) {
-        let Some(Asynchronous::Starts(kind)) = description.asynchronous else {
-            return;
-        };
-        for seen in &mentions.seen {
-            let vector = matches!(
-                mentions.shapes[usize::from(seen.operand)],
-                OperandShape::Vector(_)
-            );
-            if vector {
-                for lane in 0..u32::from(seen.lanes) {
-                    let vreg = VReg::from_u32(seen.first.as_u32() + lane);
-                    self.draft.regs[index_of(vreg)].pinned = true;
-                    self.in_flight.push((kind, vreg));
-                }
-            }
-        }
-    }
-
     /// Distinguishes instructions by all that is no register.
     fn fingerprint(&self, inst: &Instruction, occurrences: &[Occurrence]) -> u64 {
         let mut hasher = FxHasher::default();
@@ -563,6 +545,37 @@ impl<'m, 'a> Lowering<'m, 'a> {
             }
         }
         VReg::from_u32(first)
+    }
+}
+
+/// The part of an instruction in what hardware does with registers meanwhile: vectors are
+/// handed over, addresses and descriptors are read when it issues.
+fn flight(
+    inst: &Instruction,
+    description: &Description,
+    mentions: &Mentions,
+    firsts: &[u8],
+) -> Flight {
+    // A guarded instruction may not happen, so that nothing can be concluded from it.
+    let happens = inst.guard.is_none();
+    match description.asynchronous {
+        Some(Asynchronous::Starts(kind)) => {
+            let handed_over = mentions.seen.iter().zip(firsts).filter(|(seen, _)| {
+                let shape = mentions.shapes[usize::from(seen.operand)];
+                matches!(shape, OperandShape::Vector(_)) && seen.part == Part::Value
+            });
+            let operands = handed_over.flat_map(|(seen, &first)| first..first + seen.lanes);
+            Flight::Starts(kind, operands.collect())
+        }
+        Some(Asynchronous::Commits(kind)) if happens => Flight::Commits(kind),
+        Some(Asynchronous::Completes(kind)) if happens => {
+            let pending = match inst.operands.first() {
+                Some(count) => count.as_int().map_or(u8::MAX, |n| n.min(255) as u8),
+                None => 0,
+            };
+            Flight::Completes(kind, pending)
+        }
+        _ => Flight::None,
     }
 }
 

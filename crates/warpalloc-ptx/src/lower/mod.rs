@@ -9,13 +9,14 @@
 //! - registers that may be read unwritten get an undefined value first (see `draft`);
 //! - registers in a function's signature stay what they are; the body works on copies;
 //! - registers that hardware uses beyond an instruction (`wgmma`, `tcgen05.ld`) are pinned
-//!   and kept alive up to every wait;
+//!   until they are waited for (see `flight`);
 //! - independent values that share a name become separate virtual registers.
 //!
 //! What the table does not cover is never guessed at: the function is passed through
 //! ([`Passed`]). What is wrong with the text itself is an error.
 
 mod draft;
+mod flight;
 mod instruction;
 mod names;
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub(crate) use names::{Meaning, ModuleNames, Scopes};
 
 use crate::ast::{self, Body, Instruction, NameList, Span, Stmt, VarDecl};
 use crate::diag::ParseError;
-use crate::opcode::{AsyncKind, Asynchronous, Control, Description, Width};
+use crate::opcode::{Control, Width};
 use draft::{Draft, DraftBlock, DraftInst};
 use names::Labels;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -188,8 +189,6 @@ pub(crate) fn lower<'m, 'a>(
         bodies: Vec::new(),
         reg_decls: Vec::new(),
         returned: Vec::new(),
-        in_flight: Vec::new(),
-        waits: Vec::new(),
         has_calls: false,
         at: body.open + 1,
     };
@@ -225,10 +224,6 @@ struct Lowering<'m, 'a> {
     reg_decls: Vec<Span>,
     /// Registers of the signature that carry results.
     returned: Vec<(VReg, &'a str, Width)>,
-    /// Registers that hardware uses after an instruction has issued.
-    in_flight: Vec<(AsyncKind, VReg)>,
-    /// Instructions that wait for hardware: block and position.
-    waits: Vec<(AsyncKind, usize, usize)>,
     has_calls: bool,
     /// The end of the last statement.
     at: u32,
@@ -383,7 +378,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         let (draft, description) = self.instruction(inst)?;
         let guarded = inst.guard.is_some();
-        self.note_wait(&description);
         self.has_calls |= description.control == Control::Call;
         match description.control {
             Control::Branch => {
@@ -408,15 +402,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         self.at = inst.span.end;
         Ok(())
-    }
-
-    fn note_wait(&mut self, description: &Description) {
-        if let Some(Asynchronous::Completes(kind)) = description.asynchronous {
-            self.open_block();
-            let block = self.draft.blocks.len() - 1;
-            let position = self.draft.blocks[block].insts.len();
-            self.waits.push((kind, block, position));
-        }
     }
 
     fn goal(&self, inst: &Instruction<'a>) -> Result<Goal<'a>, Stop> {
@@ -499,7 +484,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
 
     fn finish(mut self, function: &'m ast::Function<'a>) -> Result<Lowered<'m, 'a>, Stop> {
         self.close_guarded_end();
-        self.keep_until_waits(function)?;
         let mut edge_labels = Vec::with_capacity(self.targets.len());
         for (index, goals) in self.targets.iter().enumerate() {
             let mut labels = SmallVec::new();
@@ -519,15 +503,26 @@ impl<'m, 'a> Lowering<'m, 'a> {
             }
             edge_labels.push(labels);
         }
-        let (model, codes) = self.draft.finish(function.name.text);
-        let liveness = Liveness::compute(&model);
-        Ok(Lowered {
+        let name = function.name.text;
+        let in_flight = flight::land(&mut self.draft)
+            .map_err(|reason| Stop::pass(function.name.span, reason))?;
+        self.draft.define_what_may_be_undefined();
+        let model = self.draft.build(name);
+        let webs = Webs::compute(&model, &Liveness::compute(&model));
+        let model = match in_flight.is_empty() {
             // Instructions and operands keep their numbers.
-            function: Webs::compute(&model, &liveness).split(&model),
+            true => webs.split(&model),
+            false => {
+                flight::settle(&mut self.draft, &webs, &in_flight);
+                self.draft.build(name)
+            }
+        };
+        Ok(Lowered {
+            function: model,
             ast: function,
             has_calls: self.has_calls,
             source: self.source,
-            codes,
+            codes: self.draft.into_codes(),
             edge_labels,
             scopes: self.bodies,
             reg_decls: self.reg_decls,
@@ -547,25 +542,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
             end.effect = Effect::Write;
             self.end_block(end, SmallVec::new());
         }
-    }
-
-    /// Registers in flight stay alive up to every wait of their kind: nothing else may take
-    /// them while hardware still reads or writes them.
-    fn keep_until_waits(&mut self, function: &ast::Function<'a>) -> Result<(), Stop> {
-        self.in_flight
-            .sort_unstable_by_key(|&(kind, vreg)| (kind as u8, vreg));
-        self.in_flight.dedup();
-        for &(kind, block, position) in &self.waits {
-            let inst = &mut self.draft.blocks[block].insts[position];
-            for &(_, vreg) in self.in_flight.iter().filter(|(k, _)| *k == kind) {
-                inst.operands.push(Operand::reads(vreg));
-            }
-            if inst.operands.len() > 256 {
-                let reason = "more registers in flight than one wait can name";
-                return Err(Stop::pass(function.name.span, reason));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -588,6 +564,7 @@ fn bare<'m, 'a>(opcode: &str, kind: Kind, code: Code<'m, 'a>) -> DraftInst<'m, '
         remat: None,
         operands: SmallVec::new(),
         groups: SmallVec::new(),
+        flight: flight::Flight::None,
         code,
     }
 }

@@ -234,21 +234,6 @@ fn signature_registers_are_copied_in_and_out() {
 }
 
 #[test]
-fn registers_in_flight_are_pinned_until_they_are_waited_for() {
-    lowers(
-        ".reg .b32 t, a<2>; mov.u32 t, 0;\n\
-         tcgen05.ld.sync.aligned.32x32b.x2.b32 {a0, a1}, [t];\nmov.u32 t, 1;\n\
-         tcgen05.wait::ld.sync.aligned;\nst.global.u32 [table], t; ret;",
-        |l| {
-            let wait = l.function.operands(find(&l, "tcgen05.wait"));
-            assert_eq!(wait.len(), 2);
-            assert!(wait.iter().all(|o| l.function.vreg(o.vreg).pinned));
-            assert!(l.function.groups(find(&l, "tcgen05.ld")).is_empty());
-        },
-    );
-}
-
-#[test]
 fn wrong_text_is_an_error() {
     assert_eq!(
         error("mov.u32 %r1, 0; ret;"),
@@ -304,5 +289,146 @@ fn a_matrix_product_continues_its_accumulator_and_shares_with_no_other_input() {
             assert_eq!(result.role, Role::Def);
             assert_eq!(result.constraint, Constraint::Tied(24 + lane as u8));
         }
+    });
+}
+
+/// The operands of the landings of a body, in order.
+fn landings(lowered: &Lowered) -> Vec<Vec<Operand>> {
+    let function = &lowered.function;
+    let is_landing = |i: &Inst| function.opcode_name(function.inst(*i).opcode) == "landing";
+    let landings = function.insts().filter(is_landing);
+    landings.map(|i| function.operands(i).to_vec()).collect()
+}
+
+fn is_pinned(lowered: &Lowered, operand: &Operand) -> bool {
+    lowered.function.vreg(operand.vreg).pinned
+}
+
+#[test]
+fn registers_in_flight_are_pinned_until_they_are_waited_for() {
+    lowers(
+        ".reg .b32 t, a<2>; mov.u32 t, 0;\n\
+         tcgen05.ld.sync.aligned.32x32b.x2.b32 {a0, a1}, [t];\nmov.u32 t, 1;\n\
+         tcgen05.wait::ld.sync.aligned;\nst.global.v2.u32 [table], {a1, t}; ret;",
+        |l| {
+            let [landing] = &landings(&l)[..] else {
+                panic!("one landing")
+            };
+            // Nobody reads a0 any more; a1 goes on as another value in the same register.
+            let roles: Vec<Role> = landing.iter().map(|o| o.role).collect();
+            assert_eq!(roles, [Role::Use, Role::Use, Role::Def]);
+            assert_eq!(landing[2].constraint, Constraint::Tied(1));
+            assert!(is_pinned(&l, &landing[0]) && is_pinned(&l, &landing[1]));
+            assert!(!is_pinned(&l, &landing[2]));
+            assert!(l.function.groups(find(&l, "tcgen05.ld")).is_empty());
+            assert_eq!(l.function.groups(find(&l, "st.global")).len(), 1);
+        },
+    );
+}
+
+const PRODUCT: &str = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, 1, 1, 1, 0, 0;\n\
+                       wgmma.commit_group.sync.aligned;\n";
+
+/// What stores four accumulators after this code.
+fn store(code: &str) -> String {
+    let zeroes: String = (0..4)
+        .map(|i| format!("mov.f32 f{i}, 0f00000000;\n"))
+        .collect();
+    format!(
+        ".reg .f32 f<4>, g<4>; .reg .b64 d; .reg .b32 i; .reg .pred p;\n\
+         mov.b64 d, 0; mov.b32 i, 0;\n{zeroes}{code}\nst.global.v4.f32 [table], {{f0, f1, f2, f3}}; ret;"
+    )
+}
+
+#[test]
+fn a_wait_takes_back_only_groups_committed_long_enough_ago() {
+    let wait = |n| format!("wgmma.wait_group.sync.aligned {n};");
+    let code = store(&format!("{PRODUCT}{}{PRODUCT}{}", wait(1), wait(0)));
+    lowers(&code, |l| {
+        assert_eq!(landings(&l).len(), 1, "the second wait's")
+    });
+    let code = store(&format!("{PRODUCT}{}", wait(1)));
+    lowers(&code, |l| {
+        assert!(landings(&l).is_empty());
+        let end = l.function.terminator(l.function.entry());
+        assert_eq!(l.function.operands(end).len(), 4, "in flight to the end");
+    });
+    let guarded = store(&format!(
+        "{PRODUCT}setp.eq.b32 p, i, 0;\n@p wgmma.wait_group.sync.aligned 0;"
+    ));
+    lowers(&guarded, |l| {
+        assert!(landings(&l).is_empty(), "it may not happen")
+    });
+}
+
+#[test]
+fn an_accumulator_in_flight_around_a_loop_is_pinned_with_its_initial_value() {
+    let code = store(&format!(
+        "again: {PRODUCT}wgmma.wait_group.sync.aligned 1;\nadd.u32 i, i, 1;\n\
+         setp.lt.u32 p, i, 9;\n@p bra again;\nwgmma.wait_group.sync.aligned 0;"
+    ));
+    lowers(&code, |l| {
+        let first = &l.function.operands(find(&l, "mov.f32"))[0];
+        assert!(is_pinned(&l, first));
+        let [landing] = &landings(&l)[..] else {
+            panic!("one landing")
+        };
+        assert_eq!(landing.len(), 8);
+        let stored = l.function.operands(find(&l, "st.global"));
+        assert!(!is_pinned(&l, &stored[0]));
+        assert_eq!(l.function.groups(find(&l, "st.global")).len(), 1);
+    });
+}
+
+#[test]
+fn a_pinned_value_is_in_no_group() {
+    let code = store(&format!(
+        "ld.global.v4.f32 {{f0, f1, f2, f3}}, [table];\n{PRODUCT}wgmma.wait_group.sync.aligned 0;"
+    ));
+    lowers(&code, |l| {
+        assert!(l.function.groups(find(&l, "ld.global")).is_empty());
+        assert_eq!(l.function.groups(find(&l, "st.global")).len(), 1);
+    });
+}
+
+#[test]
+fn what_a_copy_of_registers_in_flight_writes_is_in_flight() {
+    lowers(
+        ".reg .b32 t, a<2>; .reg .b64 d; mov.u32 t, 0;\n\
+         tcgen05.ld.sync.aligned.32x32b.x2.b32 {a0, a1}, [t];\nmov.b64 d, {a0, a1};\n\
+         tcgen05.wait::ld.sync.aligned;\nst.global.u64 [table], d; ret;",
+        |l| {
+            let [landing] = &landings(&l)[..] else {
+                panic!("one landing")
+            };
+            assert_eq!(landing.len(), 2, "the pair; its parts are passed on");
+            let pair = l.function.operands(find(&l, "mov.b64"))[0];
+            assert!(is_pinned(&l, &pair));
+            assert_eq!(pair.vreg, landing[0].vreg);
+            let stored = &l.function.operands(find(&l, "st.global"))[0];
+            assert!(!is_pinned(&l, stored));
+        },
+    );
+}
+
+#[test]
+fn what_is_read_before_the_wait_has_landed_before_its_reader() {
+    let load = ".reg .b32 t, a<2>; mov.u32 t, 0;\n\
+                tcgen05.ld.sync.aligned.32x32b.x2.b32 {a0, a1}, [t];\nadd.u32 t, a0, 1;\n";
+    let end =
+        "st.global.u32 [table], a0; st.global.u32 [table], a1; st.global.u32 [table], t; ret;";
+    lowers(
+        &format!("{load}tcgen05.wait::ld.sync.aligned;\n{end}"),
+        |l| {
+            let count: Vec<usize> = landings(&l).iter().map(Vec::len).collect();
+            assert_eq!(count, [2, 2], "one before the sum, one behind the wait");
+            let sum = &l.function.operands(find(&l, "add.u32"))[1];
+            assert!(!is_pinned(&l, sum));
+        },
+    );
+    // Where no load is waited for, they are as any other.
+    lowers(&format!("{load}{end}"), |l| {
+        assert!(landings(&l).is_empty());
+        assert!(l.function.vregs().all(|v| !l.function.vreg(v).pinned));
     });
 }

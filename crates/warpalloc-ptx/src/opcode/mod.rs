@@ -239,7 +239,7 @@ pub struct Carry {
 ///
 /// Between the start and the completion the vector registers of the instruction belong to the hardware: they may not be
 /// moved, spilled, read or given to another value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AsyncKind {
     /// The accumulator and the register fragment of `wgmma.mma_async`, until a `wgmma.wait_group` that covers it.
     WarpgroupMma,
@@ -252,6 +252,8 @@ pub enum AsyncKind {
 pub enum Asynchronous {
     /// Hands its vector registers to the hardware.
     Starts(AsyncKind),
+    /// Closes a group of operations, which can then be waited for.
+    Commits(AsyncKind),
     /// Takes them back: all of them for `tcgen05.wait::ld` and `wgmma.wait_group 0`, those of all but the N latest
     /// groups for `wgmma.wait_group N`.
     Completes(AsyncKind),

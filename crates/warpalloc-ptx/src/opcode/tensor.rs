@@ -21,7 +21,8 @@ pub(super) const ROWS: &[Row] = &[
         .grouped(8)
         .asynchronously(Asynchronous::Starts(AsyncKind::WarpgroupMma)),
     together("wgmma.fence", ""),
-    together("wgmma.commit_group", ""),
+    together("wgmma.commit_group", "")
+        .asynchronously(Asynchronous::Commits(AsyncKind::WarpgroupMma)),
     together("wgmma.wait_group", "#")
         .asynchronously(Asynchronous::Completes(AsyncKind::WarpgroupMma)),
     together("tcgen05.alloc", "[] 32"),

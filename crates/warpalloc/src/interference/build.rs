@@ -66,11 +66,7 @@ pub struct CopiedPart {
 
 /// What `op` copies, part by part; nothing where it is no copy.
 pub fn copied_parts(program: &Program, target: &Target, op: &Op) -> SmallVec<[CopiedPart; 2]> {
-    let is_pinned = |v: Value| {
-        let vreg = program.vreg_of(v);
-        vreg.is_some_and(|vreg| program.function.vreg(vreg).pinned)
-    };
-    let mut parts: SmallVec<[CopiedPart; 2]> = match op {
+    match op {
         Op::Copies(pairs) => pairs
             .iter()
             .map(|&(to, from)| CopiedPart {
@@ -83,8 +79,18 @@ pub fn copied_parts(program: &Program, target: &Target, op: &Op) -> SmallVec<[Co
             parts_of_inst(program, target, *inst, values)
         }
         _ => SmallVec::new(),
+    }
+}
+
+/// The parts of a copy whose sides may share a register while both are needed. What the
+/// hardware writes at a time of its own choosing shares with nobody; it may only follow or
+/// precede in the same register.
+fn shared_parts(program: &Program, target: &Target, op: &Op) -> SmallVec<[CopiedPart; 2]> {
+    let is_pinned = |v: Value| {
+        let vreg = program.vreg_of(v);
+        vreg.is_some_and(|vreg| program.function.vreg(vreg).pinned)
     };
-    // What the hardware writes at a time of its own choosing shares with nobody.
+    let mut parts = copied_parts(program, target, op);
     parts.retain(|p| !is_pinned(p.to) && !is_pinned(p.from));
     parts
 }
@@ -133,7 +139,7 @@ fn parts_of_inst(
 impl Build<'_> {
     fn op(&mut self, op: &Op) {
         let accesses: SmallVec<[_; 6]> = op.accesses(self.program.function).collect();
-        let copied = copied_parts(self.program, self.target, op);
+        let copied = shared_parts(self.program, self.target, op);
         let writes = || accesses.iter().filter(|(_, role)| role.writes());
         for &(value, _) in &accesses {
             self.occurring.insert(value);

@@ -5,7 +5,7 @@ use crate::error::{Error, Place};
 use crate::function::{
     Block, Constraint, Convention, Function, Inst, Kind, Operand, OperandGroup, Role,
 };
-use crate::prepare::bodies::{Body, bodies};
+use crate::prepare::bodies::{Body, Member, bodies};
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap};
 use smallvec::SmallVec;
@@ -103,8 +103,13 @@ impl Build<'_> {
         let mut around = Around::default();
         for body in bodies(function, self.target, inst)? {
             let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
-            if let Some(pinned) = self.pinned_alone(inst, &body) {
-                self.restrict(inst, pinned, body.members[0].operand)?;
+            if let Some(pinned) = self.pinned_seat(inst, &body) {
+                let seat = values[pinned];
+                self.restrict(inst, seat, pinned)?;
+                for m in body.members.iter().filter(|m| m.operand != pinned) {
+                    around.after.push((values[m.operand], seat));
+                    values[m.operand] = seat;
+                }
             } else if !free || self.is_return_of_device(inst) {
                 self.isolate(inst, &body, &mut values, &mut around);
             }
@@ -119,17 +124,24 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The pinned value that `body` consists of. It cannot be copied to where an operand
-    /// wants it, so it has to be there all along.
-    fn pinned_alone(&self, inst: Inst, body: &Body) -> Option<Value> {
+    /// The operand of a pinned value that makes up `body`, alone or with unpinned results
+    /// that are tied to it. It cannot be copied to where an operand wants it, so it has to be
+    /// there all along, and results that take its place are copied from there.
+    fn pinned_seat(&self, inst: Inst, body: &Body) -> Option<usize> {
         let function = self.program.function;
-        let [only] = body.members[..] else {
-            return None;
+        let in_group = |operand| {
+            let mut groups = function.groups(inst).iter();
+            groups.any(|g: &OperandGroup| g.range().contains(&operand))
         };
-        let vreg = function.operands(inst)[only.operand].vreg;
-        let in_group = |g: &OperandGroup| g.range().contains(&only.operand);
-        let alone = !function.groups(inst).iter().any(in_group);
-        (function.vreg(vreg).pinned && alone).then(|| Value::new(vreg.index()))
+        if body.members.iter().any(|m| in_group(m.operand)) {
+            return None;
+        }
+        let operand = |m: &Member| &function.operands(inst)[m.operand];
+        let is_pinned = |m: &&Member| function.vreg(operand(m).vreg).pinned;
+        let mut pinned = body.members.iter().filter(is_pinned);
+        let first = pinned.next()?;
+        let gives = body.members.len() == 1 || operand(first).role == Role::Use;
+        (gives && pinned.next().is_none()).then_some(first.operand)
     }
 
     /// Holds `value` to what the operand of `inst` asks for, wherever it lives.

@@ -7,8 +7,9 @@
 use super::homes::Homes;
 use crate::error::{Error, Place};
 use crate::function::{Function, Inst, Role};
-use crate::prepare::bodies::{Body, bodies};
+use crate::prepare::bodies::{Body, Member, bodies};
 use crate::target::{PReg, RegSet, Target};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 /// Search steps before an instruction counts as impossible.
@@ -67,6 +68,9 @@ struct Choice {
 
 fn choice(function: &Function, target: &Target, inst: Inst, rules: &Rules, body: Body) -> Choice {
     let operands = function.operands(inst);
+    // A result tied to a pinned value takes over its register.
+    let home = |m: &Member| rules.homes.pinned(operands[m.operand].vreg);
+    let homes: SmallVec<[PReg; 1]> = body.members.iter().filter_map(home).collect();
     let allowed = |&start: &PReg| {
         body.members.iter().all(|m| {
             let vreg = operands[m.operand].vreg;
@@ -76,6 +80,7 @@ fn choice(function: &Function, target: &Target, inst: Inst, rules: &Rules, body:
             );
             match rules.homes.pinned(vreg) {
                 Some(home) => reg == home,
+                None if homes.contains(&reg) => true,
                 None => {
                     let taken = rules.homes.pinned_units().overlaps(target, reg, width);
                     let avoided = rules.forbid_avoided && rules.avoid.overlaps(target, reg, width);

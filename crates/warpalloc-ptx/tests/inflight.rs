@@ -1,0 +1,91 @@
+//! Kernels whose registers are in flight: `wgmma`, `tcgen05`, TMA and its barriers.
+
+mod common;
+
+use common::{assemble, ptxas};
+use warpalloc::{Options, Strategy};
+use warpalloc_ptx::module::{ModuleOptions, ModuleResult, Outcome, allocate_module};
+
+const KERNELS: [(&str, &str); 3] = [
+    ("wgmma", include_str!("inflight/wgmma.sm_90a.ptx")),
+    ("tma", include_str!("inflight/tma.sm_90a.ptx")),
+    (
+        "tensor_memory",
+        include_str!("inflight/tensor_memory.sm_100a.ptx"),
+    ),
+];
+
+fn allocated(source: &str, strategy: Strategy, maxnreg: Option<u32>) -> ModuleResult {
+    let options = ModuleOptions {
+        options: Options {
+            strategy,
+            ..Options::default()
+        },
+        maxnreg,
+        ..ModuleOptions::default()
+    };
+    allocate_module(source, &options, None).unwrap()
+}
+
+/// Every result is proved before it comes back.
+#[test]
+fn every_allocator_manages_registers_in_flight() {
+    for (name, source) in KERNELS {
+        for strategy in Strategy::ALL {
+            let result = allocated(source, strategy, None);
+            for function in &result.functions {
+                let Outcome::Allocated(allocated) = &function.outcome else {
+                    panic!("{name}, {}: {:?}", strategy.name(), function.outcome);
+                };
+                let own = strategy == Strategy::Naive || !allocated.stats.fell_back;
+                assert!(own, "{name}, {}: fell back", strategy.name());
+            }
+        }
+    }
+}
+
+/// The text between where registers are handed over and where they are waited for.
+fn in_flight<'t>(text: &'t str, start: &str, wait: &str) -> Vec<&'t str> {
+    let starts = text.match_indices(start).map(|(at, _)| &text[at..]);
+    let stretches = starts.filter_map(|rest| rest.split(wait).next());
+    stretches.collect()
+}
+
+/// The products of a kernel that waits for everything: nothing between one and its wait names
+/// an accumulator, not even to make another name of it.
+#[test]
+fn nothing_touches_accumulators_in_flight() {
+    let (_, source) = KERNELS[0];
+    for strategy in Strategy::ALL {
+        for maxnreg in [None, Some(64)] {
+            let text = allocated(source, strategy, maxnreg).text;
+            let kernel = text.split("wgmma_registers").nth(1).unwrap();
+            for stretch in in_flight(kernel, "wgmma.mma_async", "wgmma.wait_group") {
+                let (product, rest) = stretch.split_once(';').unwrap();
+                assert!(product.contains("%R"));
+                assert!(!rest.contains('%'), "{}: {rest}", strategy.name());
+            }
+        }
+    }
+}
+
+/// Copies into accumulators or out of them would serialise products, which ptxas tells.
+#[test]
+fn ptxas_has_nothing_to_add_about_allocated_products_or_is_skipped() {
+    let Some(ptxas) = ptxas() else { return };
+    let remarks = |said: &str| said.matches("(C7").count();
+    for (name, source) in KERNELS {
+        let before = remarks(&assemble(&ptxas, name, source));
+        for strategy in Strategy::ALL {
+            for maxnreg in [None, Some(64)].into_iter() {
+                if strategy == Strategy::Naive && maxnreg.is_some() {
+                    continue;
+                }
+                let tag = format!("{name}-{}-{maxnreg:?}", strategy.name());
+                let text = allocated(source, strategy, maxnreg).text;
+                let said = assemble(&ptxas, &tag, &text);
+                assert!(remarks(&said) <= before, "{tag}: {said}");
+            }
+        }
+    }
+}

@@ -35,6 +35,7 @@ use super::Code;
 use super::rows::Rows;
 use crate::function::{Block, VReg};
 use cranelift_entity::EntityRef;
+use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -134,20 +135,13 @@ impl<V: EntityRef + Ord> Liveness<V> {
         }
     }
 
-    /// The values of one set that the other does not have.
-    pub(crate) fn only_in_first<'a>(
+    /// The values that only one of the two sets has.
+    pub(crate) fn only_in_one<'a>(
         &'a self,
         first: &'a [Bits],
         second: &'a [Bits],
     ) -> impl Iterator<Item = V> + 'a {
-        let mut second = second.iter().peekable();
-        let left = first.iter().map(move |&Bits { word, bits }| {
-            while second.next_if(|other| other.word < word).is_some() {}
-            let same = second.peek().filter(|other| other.word == word);
-            let bits = bits & !same.map_or(0, |other| other.bits);
-            Bits { word, bits }
-        });
-        left.filter(|left| left.bits != 0).flat_map(|left| Live {
+        differences(first, second).flat_map(|left| Live {
             shared: &self.sets.shared,
             rest: [].iter(),
             now: left,
@@ -163,6 +157,39 @@ impl<V: EntityRef + Ord> Liveness<V> {
         let found = set.binary_search_by_key(&(number / 64), |bits| bits.word);
         found.is_ok_and(|at| set[at].bits >> (number % 64) & 1 == 1)
     }
+}
+
+/// The words in which two sets differ, and the bits that only one of them has.
+fn differences<'a>(
+    mut first: &'a [Bits],
+    mut second: &'a [Bits],
+) -> impl Iterator<Item = Bits> + 'a {
+    let next = move || match (first.split_first(), second.split_first()) {
+        (Some((a, after_a)), Some((b, after_b))) => {
+            let (word, bits) = match a.word.cmp(&b.word) {
+                Ordering::Less => (a.word, a.bits),
+                Ordering::Equal => (a.word, a.bits ^ b.bits),
+                Ordering::Greater => (b.word, b.bits),
+            };
+            if a.word <= b.word {
+                first = after_a;
+            }
+            if b.word <= a.word {
+                second = after_b;
+            }
+            Some(Bits { word, bits })
+        }
+        (Some((a, rest)), None) => {
+            first = rest;
+            Some(*a)
+        }
+        (None, Some((b, rest))) => {
+            second = rest;
+            Some(*b)
+        }
+        (None, None) => None,
+    };
+    std::iter::from_fn(next).filter(|left| left.bits != 0)
 }
 
 impl Bits {

@@ -118,6 +118,7 @@ impl Builder {
             clobbers: Clobbers::None,
             operands: operands..operands,
             groups: groups..groups,
+            is_free: true,
         });
         self.blocks[block.index()].insts.push(index as u32);
         InstBuilder {
@@ -175,7 +176,9 @@ impl Builder {
             for &old in &pending.insts {
                 let mut info = self.insts[old as usize].clone();
                 info.operands = append(&mut operands, &self.operands, info.operands);
-                for operand in &mut operands[info.operands.start as usize..] {
+                let own = &mut operands[info.operands.start as usize..];
+                info.is_free = info.groups.is_empty() && own.iter().all(Operand::is_free);
+                for operand in own {
                     if let Constraint::Except(list) = &mut operand.constraint {
                         *list = reg_lists.new_number(*list);
                     }

@@ -117,6 +117,7 @@ pub struct InstInfo {
     pub clobbers: Clobbers,
     operands: Range<u32>,
     groups: Range<u32>,
+    is_free: bool,
 }
 
 /// A way from one block to another.
@@ -256,6 +257,12 @@ impl Function {
     pub fn groups(&self, inst: Inst) -> &[OperandGroup] {
         let range = &self.insts[inst].groups;
         &self.groups[range.start as usize..range.end as usize]
+    }
+
+    /// Whether each operand of `inst` may be anywhere: no constraint, no group, and no result
+    /// that is written early.
+    pub fn is_free(&self, inst: Inst) -> bool {
+        self.insts[inst].is_free
     }
 
     /// All virtual registers.

@@ -55,6 +55,11 @@ pub struct Operand {
 }
 
 impl Operand {
+    /// Whether it may be anywhere, as far as it alone tells.
+    pub fn is_free(&self) -> bool {
+        self.constraint == Constraint::Any && self.role != Role::EarlyDef
+    }
+
     /// An input in any register.
     pub fn reads(vreg: VReg) -> Operand {
         Operand::with_role(vreg, Role::Use)

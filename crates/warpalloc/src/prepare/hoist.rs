@@ -17,6 +17,7 @@
 //! Loops are taken from the inside out, so that with [`HoistPolicy::Always`] an invariant
 //! of several nested loops ends up before the outermost of them.
 
+mod levels;
 mod nest;
 mod plan;
 mod room;
@@ -24,7 +25,7 @@ mod room;
 use crate::allocation::{Allocation, Edit, Point};
 use crate::analysis::{Cfg, Frequencies, Loop, Loops, Order, Revision, Rows};
 use crate::function::{Block, Function, Inst};
-use crate::program::{Facts, Program, Ranges};
+use crate::program::{Facts, Program};
 use crate::spill::cost::added_cycles;
 use crate::target::Target;
 use cranelift_entity::EntityRef;
@@ -34,6 +35,9 @@ use std::fmt;
 
 /// Hardware gives registers to threads in steps of so many.
 pub const GRANULE: usize = 8;
+/// Files with fewer units than this are too scarce to hold an invariant through a loop: a
+/// predicate that finds no register costs more than its comparison.
+const SCARCE_UNITS: usize = 16;
 
 /// Which loop invariants are computed before their loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,12 +84,12 @@ impl std::str::FromStr for HoistPolicy {
 
 /// Moves invariants of `program` before their loops, by `policy`; which ones moved.
 ///
-/// With `chains`, also those that become invariants because others moved. The facts and
-/// ranges must be those of the program, and are again afterwards.
+/// With `chains`, also those that become invariants because others moved. The facts
+/// must be those of the program, and are again afterwards.
 pub fn hoist_invariants(
     program: &mut Program,
     target: &Target,
-    (facts, ranges): (&mut Facts, &mut Ranges),
+    facts: &mut Facts,
     policy: HoistPolicy,
     chains: bool,
 ) -> Vec<Inst> {
@@ -97,10 +101,10 @@ pub fn hoist_invariants(
     // Loops of one round have no block in common, so their plans do not disturb each other.
     for round in (0..rounds(&facts.loops, policy)).rev() {
         let loops = loops_of(program, &facts.loops, policy, round);
-        let mut levels = target.files().map(|_| None).collect::<Vec<_>>();
+        let mut levels = None;
         let plans = facts.loops.loops().filter_map(|(l, _)| {
-            let (known, blocks) = ((&*facts, &*ranges), loops.row(l));
-            let nest = Nest::new(program, target, known, &mut tallies, l, blocks)?;
+            let blocks = loops.row(l);
+            let nest = Nest::new(program, target, facts, &mut tallies, l, blocks)?;
             let plan = nest.plan(&mut levels, chains)?;
             Some((plan, blocks))
         });
@@ -116,7 +120,6 @@ pub fn hoist_invariants(
         }
         let liveness = liveness.finish(program.blocks.len());
         facts.add_blocks_on_edges(program, new_blocks, liveness);
-        *ranges = Ranges::compute(program, target, facts);
     }
     moved.sort_unstable();
     moved.dedup();

@@ -86,20 +86,11 @@ impl Build<'_> {
 
     fn instruction(&mut self, inst: Inst, ops: &mut Vec<Op>) -> Result<(), Error> {
         let function = self.program.function;
-        let operands = function.operands(inst);
-        let of_operands = operands.iter().map(|o| Value::new(o.vreg.index()));
+        let mut values = values_of(function.operands(inst));
         if !self.is_constrained(inst) {
-            // Made where it stays: this is most of a program, and moving takes longer.
-            ops.resize_with(ops.len() + 1, || Op::Inst {
-                inst,
-                values: SmallVec::new(),
-            });
-            if let Some(Op::Inst { values, .. }) = ops.last_mut() {
-                of_operands.for_each(|value| values.push(value));
-            }
+            ops.push(Op::Inst { inst, values });
             return Ok(());
         }
-        let mut values: SmallVec<[Value; 4]> = of_operands.collect();
         let mut around = Around::default();
         for body in bodies(function, self.target, inst)? {
             let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
@@ -172,15 +163,7 @@ impl Build<'_> {
     }
 
     fn is_constrained(&self, inst: Inst) -> bool {
-        let function = self.program.function;
-        let constrained = |o: &Operand| o.constraint != Constraint::Any;
-        let early = |o: &Operand| o.role == Role::EarlyDef;
-        !function.groups(inst).is_empty()
-            || function
-                .operands(inst)
-                .iter()
-                .any(|o| constrained(o) || early(o))
-            || self.is_return_of_device(inst)
+        !self.program.function.is_free(inst) || self.is_return_of_device(inst)
     }
 
     /// Whether an early result of `body` is also an input of `inst`: as one value it could
@@ -323,5 +306,16 @@ impl Program<'_> {
             *pred = on_edge;
         }
         on_edge
+    }
+}
+
+/// The values of virtual registers have the same numbers.
+fn values_of(operands: &[Operand]) -> SmallVec<[Value; 4]> {
+    let value = |operand: &Operand| Value::new(operand.vreg.index());
+    let few = |index: usize| operands.get(index).map_or(Value::new(0), value);
+    match operands.len() {
+        // Most instructions: no loop, and nothing to grow.
+        len @ 0..=4 => SmallVec::from_buf_and_len(std::array::from_fn(few), len),
+        _ => operands.iter().map(value).collect(),
     }
 }

@@ -84,13 +84,14 @@ impl Ranges {
         let mut after: &[Bits] = &[];
         for &block in order.all().iter().rev() {
             let end = sweep.end_of(program, block);
-            let before = liveness.live_out_bits(block);
-            for value in liveness.only_in_first(after, before) {
-                sweep.close(value, end, end + 1);
+            for value in liveness.only_in_one(liveness.live_out_bits(block), after) {
+                if sweep.is_alive(value) {
+                    sweep.close(value, end, end + 1);
+                } else {
+                    sweep.begin(value, end);
+                }
             }
-            for value in liveness.only_in_first(before, after) {
-                sweep.begin(value, end);
-            }
+            target.files().for_each(|(file, _)| sweep.note_peak(file));
             sweep.block(program, target, block);
             after = liveness.live_in_bits(block);
         }
@@ -120,6 +121,11 @@ impl Ranges {
     /// Values that occur, by where they are first alive.
     pub fn by_start(&self) -> &[Value] {
         &self.by_start
+    }
+
+    /// How many values the program has.
+    pub fn value_count(&self) -> usize {
+        self.values.len() - 1
     }
 
     /// How many positions the program has.
@@ -386,7 +392,7 @@ impl Sweep {
     /// Ends the stretch of a result that is there from `start` on; whether nobody reads it.
     #[inline]
     fn result(&mut self, value: Value, start: u32, end: u32) -> bool {
-        let dead = self.tracks[value.index()].end == 0;
+        let dead = !self.is_alive(value);
         match dead {
             true => self.push(value, Stretch { start, end }),
             false => self.close(value, start, end),
@@ -398,8 +404,9 @@ impl Sweep {
     fn reads(&mut self, before: u32) {
         for index in 0..self.inputs.len() {
             let value = self.inputs[index];
-            if self.tracks[value.index()].end == 0 {
-                self.begin(value, before + 1);
+            if !self.is_alive(value) {
+                let file = self.begin(value, before + 1);
+                self.note_peak(file);
             }
         }
         self.inputs.clear();
@@ -423,14 +430,23 @@ impl Sweep {
         sizes.for_each(|size| self.now[size.file.index()] -= u32::from(size.width));
     }
 
-    fn begin(&mut self, value: Value, end: u32) {
+    fn is_alive(&self, value: Value) -> bool {
+        self.tracks[value.index()].end != 0
+    }
+
+    /// Begins a stretch, and says in which file.
+    fn begin(&mut self, value: Value, end: u32) -> File {
         let track = &mut self.tracks[value.index()];
         (track.end, track.clobbers) = (end, self.clobbers);
-        let file = track.size.file.index();
-        let now = &mut self.now[file];
-        *now += u32::from(track.size.width);
-        let peak = &mut self.peaks[file];
-        *peak = (*peak).max(*now);
+        let Size { file, width, .. } = track.size;
+        self.now[file.index()] += u32::from(width);
+        file
+    }
+
+    /// Remembers what is alive in `file`, if it is the most so far.
+    fn note_peak(&mut self, file: File) {
+        let peak = &mut self.peaks[file.index()];
+        *peak = (*peak).max(self.now[file.index()]);
     }
 
     fn close(&mut self, value: Value, start: u32, at_least: u32) {

@@ -1,19 +1,17 @@
 //! One loop: what in it is invariant, and what of that to move.
 
+use super::SCARCE_UNITS;
+use super::levels::Levels;
 use super::plan::{Candidate, Plan};
-use super::room::{Extent, Levels, Room};
+use super::room::{Extent, Room};
 use crate::analysis::{Cfg, Loop, Loops};
-use crate::function::{Block, Clobbers, Constraint, Effect, Inst, Kind, Role};
-use crate::program::{Facts, Op, Program, Ranges, Value};
+use crate::function::{Block, Clobbers, Effect, Inst, Kind, Role};
+use crate::program::{Facts, Op, Program, Value};
 use crate::target::Target;
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// Files with fewer units than this are too scarce to hold an invariant through a loop: a
-/// predicate that finds no register costs more than its comparison.
-const SCARCE_UNITS: usize = 16;
 
 /// How often the loop under consideration reads and writes each value.
 pub(super) struct Tallies {
@@ -70,16 +68,15 @@ impl Tallies {
 
 /// One loop under consideration.
 pub(super) struct Nest<'a> {
-    program: &'a Program<'a>,
+    pub(super) program: &'a Program<'a>,
     facts: &'a Facts,
-    extent: Extent<'a>,
-    target: &'a Target,
+    pub(super) extent: Extent<'a>,
     header: Block,
     entries: Vec<(Block, usize)>,
     entry_frequency: f64,
     /// Where the loop is left to.
     exits: SmallVec<[Block; 4]>,
-    candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<Candidate>,
     tallies: &'a mut Tallies,
     /// By file, once asked for.
     rooms: SmallVec<[Option<Room>; 4]>,
@@ -90,20 +87,22 @@ impl<'a> Nest<'a> {
     pub(super) fn new(
         program: &'a Program<'a>,
         target: &'a Target,
-        (facts, ranges): (&'a Facts, &'a Ranges),
+        facts: &'a Facts,
         tallies: &'a mut Tallies,
         l: Loop,
-        blocks: &[Block],
+        blocks: &'a [Block],
     ) -> Option<Nest<'a>> {
-        let mut candidates = candidates(program, target, ranges, blocks);
+        let mut candidates = candidates(program, target, blocks);
         if candidates.is_empty() {
             return None;
         }
         tallies.count(program, blocks);
         // What one turn, or code before the loop, hands to a turn is no invariant.
         let header = facts.loops.info(l).header;
-        candidates.retain(|c| {
-            tallies.of(c.result).writes == 1 && !facts.liveness.is_live_in(header, c.result)
+        candidates.retain_mut(|c| {
+            let tally = tallies.of(c.result);
+            c.reads = tally.reads;
+            tally.writes == 1 && !facts.liveness.is_live_in(header, c.result)
         });
         link(program, &mut candidates, tallies);
         let entries = entries(program, &facts.loops, l);
@@ -116,18 +115,15 @@ impl<'a> Nest<'a> {
         let mut exits: SmallVec<[Block; 4]> = outside.collect();
         exits.sort_unstable();
         exits.dedup();
-        let positions = blocks.iter().map(|&block| {
-            let base = ranges.base(block);
-            base..base + 1 + program.blocks[block].ops.len() as u32
-        });
         Some(Nest {
             program,
             facts,
             extent: Extent {
-                ranges,
-                blocks: positions.collect(),
+                program,
+                target,
+                liveness: &facts.liveness,
+                blocks,
             },
-            target,
             header,
             entry_frequency: entries.iter().map(edge).sum(),
             entries,
@@ -138,9 +134,9 @@ impl<'a> Nest<'a> {
         })
     }
 
-    /// Chooses what to move, the dearest per register first. `levels` are known by file
-    /// once somebody has asked.
-    pub(super) fn plan(mut self, levels: &mut [Option<Levels>], chains: bool) -> Option<Plan> {
+    /// Chooses what to move, the dearest per register first. `levels` are known once
+    /// somebody has asked.
+    pub(super) fn plan(mut self, levels: &mut Option<Levels>, chains: bool) -> Option<Plan> {
         let ready = (0..self.candidates.len()).filter(|&c| self.candidates[c].waits_for == 0);
         let mut queue: BinaryHeap<(u64, Reverse<usize>)> =
             ready.map(|c| (self.worth(c), Reverse(c))).collect();
@@ -184,26 +180,25 @@ impl<'a> Nest<'a> {
         let candidate = &self.candidates[index];
         let frequency = self.facts.frequencies.block(candidate.block) - self.entry_frequency;
         let cycles = self.program.function.inst(candidate.inst).remat;
-        let units = f64::from(self.extent.ranges.size(candidate.result).width.max(1));
+        let units = self.extent.class(candidate.result).width.max(1) as f64;
         let saved = frequency * f64::from(cycles.unwrap_or(0)) / units;
         (saved * 1000.0).max(0.0) as u64
     }
 
     /// Takes room for the result throughout the loop, if nowhere too much would be alive
     /// once what leaves with the candidate has left.
-    fn take_room(&mut self, index: usize, levels: &mut [Option<Levels>]) -> bool {
-        let ranges = self.extent.ranges;
-        let result = self.candidates[index].result;
-        let file = ranges.size(result).file;
+    fn take_room(&mut self, index: usize, levels: &mut Option<Levels>) -> bool {
         let leaving = self.leaving(index);
-        let sizes = leaving.iter().map(|&value| ranges.size(value));
-        let freed = sizes.filter(|size| size.file == file);
-        let freed = freed.map(|size| i32::from(size.width)).sum();
+        let extent = &self.extent;
+        let file = extent.class(self.candidates[index].result).file;
+        let classes = leaving.iter().map(|&value| extent.class(value));
+        let freed = classes.filter(|class| class.file == file);
+        let freed = freed.map(|class| class.width as i32).sum();
         let levels =
-            levels[file.index()].get_or_insert_with(|| Levels::of(ranges, self.target, file));
+            levels.get_or_insert_with(|| Levels::of(self.program, extent.target, self.facts));
         let room = &mut self.rooms[file.index()];
-        let room = room.get_or_insert_with(|| Room::new(levels, &self.extent));
-        let fits = room.take(levels, &self.extent, result, freed);
+        let room = room.get_or_insert_with(|| Room::new(file, levels, extent));
+        let fits = room.take(levels, extent, &self.candidates, index, freed);
         if fits {
             for input in inputs(self.program, &self.candidates[index]) {
                 self.tallies.of(input).reads -= 1;
@@ -233,19 +228,17 @@ impl<'a> Nest<'a> {
 }
 
 /// What the loop computes that nothing about the instruction itself keeps there.
-fn candidates(
-    program: &Program,
-    target: &Target,
-    ranges: &Ranges,
-    blocks: &[Block],
-) -> Vec<Candidate> {
+fn candidates(program: &Program, target: &Target, blocks: &[Block]) -> Vec<Candidate> {
+    let is_scarce = |value: &Value| {
+        let class = target.class(program.values[*value].class);
+        target.file(class.file).units < SCARCE_UNITS
+    };
     let mut candidates = Vec::new();
     for &block in blocks {
         for (index, op) in program.blocks[block].ops.iter().enumerate() {
             let (Op::Inst { inst, values } | Op::Recompute { inst, values }) = op else {
                 continue;
             };
-            let is_scarce = |v: &Value| target.file(ranges.size(*v).file).units < SCARCE_UNITS;
             let result = may_move(program, *inst, values).filter(|v| !is_scarce(v));
             if let Some(result) = result {
                 candidates.push(Candidate {
@@ -253,6 +246,7 @@ fn candidates(
                     index,
                     inst: *inst,
                     result,
+                    reads: 0,
                     waits_for: 0,
                     readers: SmallVec::new(),
                 });
@@ -320,15 +314,13 @@ fn may_move(program: &Program, inst: Inst, values: &[Value]) -> Option<Value> {
     let plain = info.kind == Kind::Plain
         && info.effect == Effect::Pure
         && info.clobbers == Clobbers::None
-        && function.groups(inst).is_empty();
+        && function.is_free(inst);
     if !plain {
         return None;
     }
     let mut result = None;
     for (operand, &value) in function.operands(inst).iter().zip(values) {
-        let free = operand.constraint == Constraint::Any
-            && value.index() == operand.vreg.index()
-            && !function.vreg(operand.vreg).pinned;
+        let free = value.index() == operand.vreg.index() && !function.vreg(operand.vreg).pinned;
         match operand.role {
             Role::Use if free => {}
             Role::Def if free && result.is_none() => result = Some(value),

@@ -13,6 +13,8 @@ pub(super) struct Candidate {
     pub index: usize,
     pub inst: Inst,
     pub result: Value,
+    /// How often the loop reads that.
+    pub reads: u32,
     /// How many of its inputs the loop still computes.
     pub waits_for: u32,
     /// The numbers of candidates that read its result.

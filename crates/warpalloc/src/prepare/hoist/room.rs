@@ -1,100 +1,98 @@
-//! How many registers are alive where, and how many may be.
+//! How many registers a loop has left.
 
-use super::GRANULE;
-use crate::program::{Ranges, Value};
-use crate::target::{File, Target};
+use super::levels::Levels;
+use super::plan::Candidate;
+use crate::analysis::Liveness;
+use crate::function::Block;
+use crate::program::{Program, Value};
+use crate::target::{ClassInfo, File, Target};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// So many candidates without room, and a loop counts as full.
 const REFUSALS: usize = 16;
 
-/// The positions of a loop.
+/// Positions, as ranges that do not overlap.
+type Positions = SmallVec<[Range<u32>; 8]>;
+
+/// A loop, and what lives in it.
 pub(super) struct Extent<'a> {
-    pub ranges: &'a Ranges,
-    /// Block by block.
-    pub blocks: Vec<Range<u32>>,
+    pub program: &'a Program<'a>,
+    pub target: &'a Target,
+    pub liveness: &'a Liveness<Value>,
+    pub blocks: &'a [Block],
 }
 
 impl Extent<'_> {
-    /// Visits the positions of the loop where `value` is not alive.
-    fn without(&self, value: Value, mut visit: impl FnMut(Range<usize>)) {
-        let alive = self.ranges.of(value);
-        for block in &self.blocks {
-            let first = alive.partition_point(|s| s.end <= block.start);
-            let mut from = block.start;
-            for stretch in alive[first..].iter().take_while(|s| s.start < block.end) {
-                if from < stretch.start {
-                    visit(from as usize..stretch.start as usize);
+    /// The class of `value`.
+    pub(super) fn class(&self, value: Value) -> &ClassInfo {
+        self.target.class(self.program.values[value].class)
+    }
+
+    /// The positions of the loop.
+    fn positions(&self, levels: &Levels) -> Positions {
+        let of = |&block: &Block| levels.positions(self.program, block);
+        self.blocks.iter().map(of).collect()
+    }
+
+    /// The positions of the loop where the candidate's result is not alive yet. Nothing
+    /// else in the loop writes it, and it does not come in from outside.
+    pub(super) fn without(&self, levels: &Levels, candidate: &Candidate) -> Positions {
+        let mut without = Positions::new();
+        let mut reads = candidate.reads;
+        for &block in self.blocks {
+            let Range { start, end } = levels.positions(self.program, block);
+            let written = start + candidate.index as u32 + 1;
+            let (begins, first) = match block == candidate.block {
+                true => (written, candidate.index + 1),
+                false if self.liveness.is_live_in(block, candidate.result) => (start, 0),
+                false => (end, 0),
+            };
+            if start < begins {
+                without.push(start..begins);
+            }
+            if begins < end && !self.liveness.is_live_out(block, candidate.result) {
+                let last = self.last_read(block, first, candidate.result, &mut reads);
+                let dies = start + last.unwrap_or(first) as u32 + 1;
+                without.extend((dies < end).then_some(dies..end));
+            }
+        }
+        without
+    }
+
+    /// The last operation of `block`, from the one numbered `first` on, that is among the
+    /// next `reads` to read `value`.
+    fn last_read(
+        &self,
+        block: Block,
+        first: usize,
+        value: Value,
+        reads: &mut u32,
+    ) -> Option<usize> {
+        let mut last = None;
+        let ops = self.program.blocks[block].ops.iter().enumerate();
+        for (index, op) in ops.skip(first) {
+            if *reads == 0 {
+                break;
+            }
+            op.for_each_access(self.program.function, |read, role| {
+                if read == value && role.reads() {
+                    (last, *reads) = (Some(index), *reads - 1);
                 }
-                from = stretch.end;
-            }
-            if from < block.end {
-                visit(from as usize..block.end as usize);
-            }
+            });
         }
-    }
-}
-
-/// Units of one file at each position, with what has moved so far.
-pub(super) struct Levels {
-    units: Vec<i32>,
-    /// Units that may be alive at once in a loop.
-    ceiling: i32,
-}
-
-impl Levels {
-    /// Counts what is alive. Of general registers what the function needs anyway may be
-    /// used, and what comes with it at no cost; of other files all.
-    pub(super) fn of(ranges: &Ranges, target: &Target, file: File) -> Levels {
-        let info = target.file(file);
-        let step = GRANULE * info.units_per_reg;
-        let ceiling = match file {
-            File::R => ranges.peak(file).next_multiple_of(step).min(info.units),
-            _ => info.units,
-        };
-        Levels {
-            units: ranges.levels(file),
-            ceiling: ceiling as i32,
-        }
-    }
-
-    /// The highest level in the loop.
-    fn most(&self, extent: &Extent) -> i32 {
-        let blocks = extent.blocks.iter();
-        let levels = blocks.flat_map(|b| &self.units[b.start as usize..b.end as usize]);
-        levels.max().copied().unwrap_or(0)
-    }
-
-    /// The highest level in the loop where `value` is not alive yet.
-    fn most_without(&self, extent: &Extent, value: Value) -> i32 {
-        let mut most = 0;
-        extent.without(value, |range| {
-            let here = self.units[range].iter().max();
-            most = most.max(here.copied().unwrap_or(0));
-        });
-        most
-    }
-
-    /// Makes `value` alive throughout the loop, and tells the highest level it raised.
-    fn raise(&mut self, extent: &Extent, value: Value) -> i32 {
-        let width = i32::from(extent.ranges.size(value).width);
-        let mut highest = 0;
-        extent.without(value, |range| {
-            for level in &mut self.units[range] {
-                *level += width;
-                highest = highest.max(*level);
-            }
-        });
-        highest
+        last
     }
 }
 
 /// Room for values of one file in one loop.
 pub(super) struct Room {
+    file: File,
     /// The highest level.
     peak: i32,
-    /// Values alive throughout that the levels do not know of yet, and their units.
-    added: Vec<Value>,
+    /// Candidates whose results are alive throughout that the levels do not know of yet,
+    /// and their units.
+    added: Vec<usize>,
     added_units: i32,
     /// Units alive throughout that have left since.
     freed: i32,
@@ -103,9 +101,10 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(levels: &Levels, extent: &Extent) -> Room {
+    pub(super) fn new(file: File, levels: &Levels, extent: &Extent) -> Room {
         Room {
-            peak: levels.most(extent),
+            file,
+            peak: levels.most(file, &extent.positions(levels)),
             added: Vec::with_capacity(16),
             added_units: 0,
             freed: 0,
@@ -113,16 +112,17 @@ impl Room {
         }
     }
 
-    /// Takes room for `value` throughout the loop, if nowhere too much would be alive once
-    /// `freed` units have left.
+    /// Takes room for the result of a candidate throughout the loop, if nowhere too much
+    /// would be alive once `freed` units have left.
     pub(super) fn take(
         &mut self,
         levels: &mut Levels,
         extent: &Extent,
-        value: Value,
+        candidates: &[Candidate],
+        index: usize,
         freed: i32,
     ) -> bool {
-        let fits = self.refused < REFUSALS && self.fits(levels, extent, value, freed);
+        let fits = self.refused < REFUSALS && self.fits(levels, extent, candidates, index, freed);
         match fits {
             true => self.freed += freed,
             false => self.refused += 1,
@@ -131,23 +131,38 @@ impl Room {
     }
 
     /// As long as there is plenty, where the value lives already does not matter.
-    fn fits(&mut self, levels: &mut Levels, extent: &Extent, value: Value, freed: i32) -> bool {
-        let width = i32::from(extent.ranges.size(value).width);
-        let roughly = self.peak + self.added_units + width - self.freed - freed;
-        if roughly <= levels.ceiling {
-            self.added.push(value);
+    fn fits(
+        &mut self,
+        levels: &mut Levels,
+        extent: &Extent,
+        candidates: &[Candidate],
+        index: usize,
+        freed: i32,
+    ) -> bool {
+        let width = extent.class(candidates[index].result).width as i32;
+        let ceiling = levels.ceiling(self.file) + self.freed + freed;
+        if self.peak + self.added_units + width <= ceiling {
+            self.added.push(index);
             self.added_units += width;
             return true;
         }
         for added in std::mem::take(&mut self.added) {
-            self.peak = self.peak.max(levels.raise(extent, added));
+            let width = extent.class(candidates[added].result).width as i32;
+            let without = extent.without(levels, &candidates[added]);
+            self.raise(levels, &without, width);
         }
         self.added_units = 0;
-        let most = levels.most_without(extent, value) + width - self.freed - freed;
-        let has_room = most <= levels.ceiling;
+        let without = extent.without(levels, &candidates[index]);
+        let has_room = levels.most(self.file, &without) + width <= ceiling;
         if has_room {
-            self.peak = self.peak.max(levels.raise(extent, value));
+            self.raise(levels, &without, width);
         }
         has_room
+    }
+
+    /// Makes something alive where it was not.
+    fn raise(&mut self, levels: &mut Levels, without: &Positions, width: i32) {
+        let highest = levels.raise(self.file, without, width);
+        self.peak = self.peak.max(highest);
     }
 }

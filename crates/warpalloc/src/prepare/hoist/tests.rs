@@ -1,8 +1,9 @@
+use super::levels::Levels;
 use super::*;
 use crate::analysis::{Cfg, Live};
 use crate::function::{Builder, Effect, VReg};
 use crate::generate::{self, Rng, Shape};
-use crate::program::{Op, Value};
+use crate::program::{Op, Ranges, Value};
 use crate::target::{Class, File};
 use std::collections::BTreeSet;
 
@@ -38,9 +39,7 @@ fn moved(b: Builder, budget: usize, policy: HoistPolicy, chains: bool) -> Vec<(S
     let function = b.finish();
     let mut program = Program::new(&function, &target, None).unwrap();
     let mut facts = Facts::of(&program);
-    let mut ranges = Ranges::compute(&program, &target, &facts);
-    let known = (&mut facts, &mut ranges);
-    let insts = hoist_invariants(&mut program, &target, known, policy, chains);
+    let insts = hoist_invariants(&mut program, &target, &mut facts, policy, chains);
     let mut found = Vec::new();
     for info in program.blocks.values() {
         for op in &info.ops {
@@ -224,14 +223,111 @@ fn facts_are_those_of_the_program_afterwards() {
         for policy in [HoistPolicy::Inner, HoistPolicy::Always] {
             let mut program = Program::new(&function, &target, None).unwrap();
             let mut facts = Facts::of(&program);
-            let mut ranges = Ranges::compute(&program, &target, &facts);
-            let known = (&mut facts, &mut ranges);
-            let moved = hoist_invariants(&mut program, &target, known, policy, number % 3 > 0);
+            let chains = number % 3 > 0;
+            let moved = hoist_invariants(&mut program, &target, &mut facts, policy, chains);
             hoisted += moved.len();
             assert_same_facts(&program, &facts, &Facts::of(&program));
         }
     }
     assert!(hoisted > 30, "{hoisted}");
+}
+
+/// Counting alone finds what the ranges of values add up to, and where a result is not
+/// alive in a loop.
+#[test]
+fn levels_are_those_of_ranges() {
+    let mut rng = Rng::new(6);
+    let mut candidates = 0;
+    for number in 0..120 {
+        let target = Target::hardware(90).unwrap();
+        let shape = Shape {
+            remat: true,
+            wide: number % 2 == 0,
+            ..Shape::random(80, &mut rng)
+        };
+        let function = generate::function(&shape, &target, &mut rng);
+        let program = Program::new(&function, &target, None).unwrap();
+        let facts = Facts::of(&program);
+        let ranges = Ranges::compute(&program, &target, &facts);
+        let levels = Levels::of(&program, &target, &facts);
+        for file in [File::R, File::UR] {
+            let expected = ranges.levels(file);
+            for (block, info) in program.blocks.iter() {
+                for (index, at) in levels.positions(&program, block).enumerate() {
+                    let level = level_at(&levels, file, at);
+                    let expected = expected[ranges.base(block) as usize + index];
+                    assert_eq!(level, expected, "{block} {index} of {}", info.ops.len());
+                }
+            }
+        }
+        let loops = loops_of(&program, &facts.loops, HoistPolicy::Inner, 0);
+        let mut tallies = Tallies::new(&program);
+        for (l, _) in facts.loops.loops() {
+            let blocks = loops.row(l);
+            let nest = Nest::new(&program, &target, &facts, &mut tallies, l, blocks);
+            if let Some(nest) = nest {
+                candidates += nest.assert_extents(&levels, &ranges);
+            }
+        }
+    }
+    assert!(candidates > 50, "{candidates}");
+}
+
+/// `x = load; y = load; x = add x, y`, its operands in either order, and `x` is read once
+/// more or not at all.
+#[test]
+fn levels_do_not_depend_on_the_order_of_operands() {
+    let levels = |written_first: bool, is_read: bool| {
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+        b.inst(block, "load").def(x).effect(Effect::Read);
+        b.inst(block, "load").def(y).effect(Effect::Read);
+        match written_first {
+            true => b.inst(block, "add").def(x).use_(x).use_(y),
+            false => b.inst(block, "add").use_(x).use_(y).def(x),
+        };
+        match is_read {
+            true => b.inst(block, "store").use_(x).effect(Effect::Write),
+            false => b.inst(block, "fence").effect(Effect::Write),
+        };
+        b.exit(block, "exit");
+        let function = b.finish();
+        let target = Target::hardware(90).unwrap();
+        let program = Program::new(&function, &target, None).unwrap();
+        let levels = Levels::of(&program, &target, &Facts::of(&program));
+        let positions = levels.positions(&program, block);
+        let level = |at| level_at(&levels, File::R, at);
+        positions.map(level).collect::<Vec<_>>()
+    };
+    for written_first in [true, false] {
+        assert_eq!(levels(written_first, true), [0, 1, 2, 1, 0, 0]);
+        assert_eq!(levels(written_first, false), [0, 1, 2, 1, 0, 0]);
+    }
+}
+
+fn level_at(levels: &Levels, file: File, position: u32) -> i32 {
+    let only = position..position + 1;
+    levels.most(file, std::slice::from_ref(&only))
+}
+
+impl Nest<'_> {
+    /// Compares where results are not alive with their ranges; how many there are.
+    fn assert_extents(&self, levels: &Levels, ranges: &Ranges) -> usize {
+        for candidate in &self.candidates {
+            let without = self.extent.without(levels, candidate);
+            for &block in self.extent.blocks {
+                for (index, at) in levels.positions(self.program, block).enumerate() {
+                    let at_range = ranges.base(block) + index as u32;
+                    let mut alive = ranges.of(candidate.result).iter();
+                    let alive = alive.any(|s| (s.start..s.end).contains(&at_range));
+                    let apart = without.iter().any(|range| range.contains(&at));
+                    assert_eq!(apart, !alive, "{candidate:?} in {block} at {index}");
+                }
+            }
+        }
+        self.candidates.len()
+    }
 }
 
 fn assert_same_facts(program: &Program, known: &Facts, anew: &Facts) {

@@ -10,14 +10,13 @@
 //! A cluster that finds no start falls apart into what it was joined from, and these are
 //! placed one by one; only a single value or link that finds none has failed.
 
-use super::affinity::Affinity;
 use super::cluster::{Cluster, ClusterInfo, Clusters, Member};
 use super::constraint;
 use super::histogram::{Histogram, choose};
 use super::knobs::Knobs;
 use super::occupancy::Occupancy;
 use super::order::SlotMode;
-use crate::analysis::Rows;
+use super::wishes::Wishes;
 use crate::function::Convention;
 use crate::program::{BANKS, Program, Ranges, ReadWith, Value, overlap};
 use crate::target::{File, Mask, PReg, RegSet, Target};
@@ -41,8 +40,6 @@ pub struct Scene<'a> {
     pub ranges: &'a Ranges,
     /// Settings.
     pub knobs: &'a Knobs,
-    /// Wishes for common registers.
-    pub wishes: &'a Wishes,
     /// Pre-allocation priorities.
     pub priorities: &'a SecondaryMap<Value, u32>,
     /// Values read together, where banks matter.
@@ -51,29 +48,6 @@ pub struct Scene<'a> {
 
 /// What a start costs that would raise the highest register: more than any bank is worth.
 const RAISES: u32 = 32;
-
-/// Wishes by value.
-pub struct Wishes(Rows<Value, (Value, i32, f32)>);
-
-impl Wishes {
-    /// Lists the wishes of each value: another value, how far after this one's start it
-    /// starts, and the weight.
-    pub fn new(values: usize, affinities: &[Affinity]) -> Wishes {
-        let both = affinities.iter().flat_map(|a| {
-            let (to, from) = ((a.to, a.shift), (a.from, -a.shift));
-            [(to, a.from), (from, a.to)].map(|((of, shift), other)| (of, (other, shift, a.weight)))
-        });
-        Wishes(Rows::from_pairs(values, both))
-    }
-
-    fn of(&self, value: Value) -> &[(Value, i32, f32)] {
-        self.0.row(value)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.items().is_empty()
-    }
-}
 
 /// The registers of values, by value.
 pub type Colours = SecondaryMap<Value, Option<PReg>>;
@@ -187,13 +161,13 @@ impl<'a, const W: usize> Assign<'a, W> {
     fn try_place(&mut self, clusters: &Clusters, cluster: Cluster, colours: &mut Colours) -> bool {
         let info = clusters.info(cluster);
         let free = self.unreserved(info, self.free_starts(info));
-        let start = match self.wanted(info, &free, colours) {
+        let start = match self.wanted(clusters, info, &free, colours) {
             Some(start) => Some(start),
             None => self.choose(clusters, cluster, &free, colours),
         };
         match start {
             Some(start) => {
-                self.take(info, start, colours);
+                self.take(clusters, info, start, colours);
                 true
             }
             None => false,
@@ -244,14 +218,19 @@ impl<'a, const W: usize> Assign<'a, W> {
     }
 
     /// The free start that placed copies ask for most.
-    fn wanted(&self, info: &ClusterInfo, free: &Mask<W>, colours: &Colours) -> Option<usize> {
-        let Scene { wishes, knobs, .. } = self.scene;
-        if wishes.is_empty() || knobs.no_retarget_prefs {
+    fn wanted(
+        &self,
+        clusters: &Clusters,
+        info: &ClusterInfo,
+        free: &Mask<W>,
+        colours: &Colours,
+    ) -> Option<usize> {
+        if !info.has_wishes || self.scene.knobs.no_retarget_prefs {
             return None;
         }
         let mut votes: SmallVec<[(usize, f32); 4]> = SmallVec::new();
         for member in &info.members {
-            for &(other, shift, weight) in wishes.of(member.value) {
+            for &(other, shift, weight) in clusters.wishes().of(member.value) {
                 let Some(reg) = colours[other] else { continue };
                 let start = i32::from(reg.unit) - shift - i32::from(member.offset);
                 let Ok(start) = usize::try_from(start) else {
@@ -378,7 +357,13 @@ impl<'a, const W: usize> Assign<'a, W> {
         loss
     }
 
-    fn take(&mut self, info: &ClusterInfo, start: usize, colours: &mut Colours) {
+    fn take(
+        &mut self,
+        clusters: &Clusters,
+        info: &ClusterInfo,
+        start: usize,
+        colours: &mut Colours,
+    ) {
         let Scene { ranges, .. } = self.scene;
         for member in &info.members {
             let unit = start + member.offset as usize;
@@ -392,13 +377,18 @@ impl<'a, const W: usize> Assign<'a, W> {
             }
         }
         self.used = self.used.max(start + info.width as usize);
-        self.claim_for_partners(info, start, colours);
+        self.claim_for_partners(clusters.wishes(), info, start, colours);
     }
 
     /// Notes where values not yet placed would like to go because of this placement.
-    fn claim_for_partners(&mut self, info: &ClusterInfo, start: usize, colours: &Colours) {
-        let wishes = self.scene.wishes;
-        if wishes.is_empty() {
+    fn claim_for_partners(
+        &mut self,
+        wishes: &Wishes,
+        info: &ClusterInfo,
+        start: usize,
+        colours: &Colours,
+    ) {
+        if !info.has_wishes {
             return;
         }
         for member in &info.members {

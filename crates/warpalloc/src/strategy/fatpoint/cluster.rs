@@ -6,6 +6,8 @@
 //! members at distance 0) and its vector of registers. A joined cluster remembers what it
 //! was made of: where no register is left for the whole, it falls apart again.
 
+use super::affinity::Affinity;
+use super::wishes::Wishes;
 use crate::program::{Link, Program, Ranges, Value};
 use crate::target::{File, PReg};
 use cranelift_entity::{EntityRef, entity_impl};
@@ -57,6 +59,8 @@ pub struct ClusterInfo {
     absorbed: SmallVec<[Cluster; 4]>,
     /// Joins on the longest way from a part of it.
     pub depth: u16,
+    /// Whether a member may want the register of another cluster's.
+    pub has_wishes: bool,
 }
 
 impl ClusterInfo {
@@ -81,6 +85,7 @@ impl ClusterInfo {
             origin,
             absorbed: SmallVec::new(),
             depth: 0,
+            has_wishes: false,
         }
     }
 }
@@ -129,6 +134,7 @@ pub struct Clusters {
     per_file: Vec<usize>,
     of: Vec<Option<Cluster>>,
     offsets: Vec<u16>,
+    wishes: Wishes,
 }
 
 impl Clusters {
@@ -140,6 +146,7 @@ impl Clusters {
             per_file: vec![0; files],
             of: vec![None; values],
             offsets: vec![0; values],
+            wishes: Wishes::default(),
         };
         let mut link_of: Vec<Option<u32>> = Vec::new();
         if !program.links.is_empty() {
@@ -243,6 +250,22 @@ impl Clusters {
         }
     }
 
+    /// Keeps those of the wishes that may yet be granted.
+    pub fn keep_wishes(&mut self, ranges: &Ranges, affinities: &[Affinity]) {
+        let are_together = |a: Value, b: Value| self.of(a) == self.of(b);
+        self.wishes = Wishes::new(ranges, affinities, are_together);
+        for value in self.wishes.values() {
+            if let Some(cluster) = self.of[value.index()] {
+                self.infos[cluster.index()].has_wishes = true;
+            }
+        }
+    }
+
+    /// What the values of different clusters wish.
+    pub fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
     /// Undoes every join of `cluster` and returns the clusters it was made of.
     pub fn fall_apart(
         &mut self,
@@ -263,8 +286,12 @@ impl Clusters {
                 self.of[member.value.index()] = Some(part);
                 self.offsets[member.value.index()] = member.offset;
             }
-            self.infos[part.index()] = whole;
+            self.infos[part.index()] = ClusterInfo {
+                has_wishes: true,
+                ..whole
+            };
         }
+        self.wishes.reopen(ranges);
         parts
     }
 }

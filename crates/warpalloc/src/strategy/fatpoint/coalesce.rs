@@ -40,13 +40,14 @@ impl<'a> Coalescer<'a> {
         }
     }
 
-    /// Joins what may be joined.
+    /// Joins what may be joined, and keeps the other wishes.
     pub fn run(&self, clusters: &mut Clusters, affinities: &[Affinity]) {
         if self.knobs.coalescing {
             for affinity in affinities.iter().filter(|a| a.filter.allows_join()) {
                 self.consider(clusters, affinity);
             }
         }
+        clusters.keep_wishes(self.ranges, affinities);
     }
 
     fn consider(&self, clusters: &mut Clusters, affinity: &Affinity) {

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | stretches of every value, pressure | [`Ranges`](crate::program::Ranges) |
 //! | copies as wishes, with filter bits | [`affinity`] |
-//! | links and values as clusters, joined along wishes | [`cluster`], [`coalesce`] |
+//! | links and values as clusters, joined along wishes; those left | [`cluster`], [`coalesce`], [`wishes`] |
 //! | classes in order, one drive per file | [`class`], [`drive`] |
 //! | what restricts a cluster | [`constraint`] |
 //! | six lists, assignment stack | [`order`] |
@@ -45,6 +45,7 @@ mod retry;
 pub mod setup;
 #[cfg(test)]
 mod tests;
+pub mod wishes;
 
 use crate::allocation::Allocation;
 use crate::analysis::Liveness;

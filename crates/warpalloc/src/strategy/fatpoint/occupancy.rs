@@ -4,101 +4,70 @@
 //! value's conflicts with all units at once are the union of the rows it covers: one look
 //! answers for 255 registers, which is what makes the point *fat*.
 //!
-//! Long stretches do not walk their rows. Eight rows have a row above them, and eight of
-//! those another, each twice over: `any`, units held somewhere below, and `whole`, units
-//! held throughout by a stretch that covers it all. A stretch is cut into the largest nodes
-//! it covers. Marking sets `whole` there and `any` above; asking gathers `any` there and
-//! `whole` above.
+//! Long stretches do not walk their rows. Thirty-two rows are a span, and a span has two rows
+//! of its own: `any`, units held somewhere in it, and `whole`, units held throughout by a
+//! stretch that covers it all. Marking a stretch sets `whole` in the spans it covers and `any`
+//! where it ends; asking gathers `any` of those it covers and `whole` where it ends.
 //!
-//! Three levels are enough: as many values as there are units live at one time, so all of
-//! them together cover at most `positions / 64 × units` nodes of the third.
+//! One such level is enough: as many values as there are units live at one time, so all of
+//! them together cover at most `positions / 32 × units` spans. More levels were tried: what
+//! they save on the longest stretches they cost at the ends of all others.
 
 use crate::program::Stretch;
 use crate::target::Mask;
 use std::ops::Range;
 
-const LEVELS: usize = 3;
-const SHIFT: u32 = 3;
-/// Nodes below one node.
-const FAN: usize = 1 << SHIFT;
-
-/// One level of the tree.
-struct Level<const W: usize> {
-    /// Units held somewhere below each node.
-    any: Vec<Mask<W>>,
-    /// Units held throughout each node. At the leaves the two are the same, and this is empty.
-    whole: Vec<Mask<W>>,
-    /// Whether any `whole` row of the level has a unit.
-    has_whole: bool,
-}
+const SHIFT: u32 = 5;
 
 /// Units held at every position of a program.
 pub struct Occupancy<const W: usize> {
-    levels: [Level<W>; LEVELS],
+    /// By position: held there, other than by what covers the whole span.
+    rows: Vec<Mask<W>>,
+    /// By span: held somewhere in it.
+    any: Vec<Mask<W>>,
+    /// By span: held throughout.
+    whole: Vec<Mask<W>>,
+    /// Whether anything is held throughout a span.
+    has_whole: bool,
 }
 
 impl<const W: usize> Occupancy<W> {
     /// All units free at `positions` positions.
     pub fn new(positions: u32) -> Occupancy<W> {
-        let levels = std::array::from_fn(|depth| {
-            let nodes = (positions as usize).div_ceil(1 << (SHIFT * depth as u32));
-            Level {
-                any: vec![Mask::EMPTY; nodes],
-                whole: vec![Mask::EMPTY; if depth == 0 { 0 } else { nodes }],
-                has_whole: false,
-            }
-        });
-        Occupancy { levels }
+        let positions = positions as usize;
+        let spans = positions.div_ceil(1 << SHIFT);
+        Occupancy {
+            rows: vec![Mask::EMPTY; positions],
+            any: vec![Mask::EMPTY; spans],
+            whole: vec![Mask::EMPTY; spans],
+            has_whole: false,
+        }
     }
 
     /// The same holders, with room for more units.
     pub fn widened<const V: usize>(self) -> Occupancy<V> {
         let widen = |rows: Vec<Mask<W>>| rows.iter().map(Mask::widened).collect();
-        let levels = self.levels.map(|level| Level {
-            any: widen(level.any),
-            whole: widen(level.whole),
-            has_whole: level.has_whole,
-        });
-        Occupancy { levels }
+        Occupancy {
+            rows: widen(self.rows),
+            any: widen(self.any),
+            whole: widen(self.whole),
+            has_whole: self.has_whole,
+        }
     }
 
     /// Adds to `held` the units that something holds somewhere in `stretch`.
     #[inline]
     pub fn gather(&self, stretch: Stretch, held: &mut Mask<W>) {
-        match is_short(stretch) {
-            true => self.gather_short(stretch, held),
-            false => self.gather_long(stretch, held),
+        let Parts { head, spans, tail } = Parts::of(stretch);
+        union(&self.rows[head], held);
+        if !spans.is_empty() {
+            union(&self.any[spans], held);
+            union(&self.rows[tail], held);
         }
-    }
-
-    /// Most values are read soon after they are written, and look at leaves alone.
-    #[inline(always)]
-    fn gather_short(&self, stretch: Stretch, held: &mut Mask<W>) {
-        let [leaves, above @ ..] = &self.levels;
-        union(
-            &leaves.any[stretch.start as usize..stretch.end as usize],
-            held,
-        );
-        for (depth, level) in above.iter().enumerate() {
-            if level.has_whole {
-                let (low, high) = ends(stretch, depth + 1);
-                held.add(&level.whole[low]);
-                held.add(&level.whole[high]);
+        if self.has_whole {
+            for span in ends(stretch) {
+                held.add(&self.whole[span]);
             }
-        }
-    }
-
-    fn gather_long(&self, stretch: Stretch, held: &mut Mask<W>) {
-        for (depth, level) in self.levels.iter().enumerate() {
-            if level.has_whole {
-                let (low, high) = ends(stretch, depth);
-                held.add(&level.whole[low]);
-                held.add(&level.whole[high]);
-            }
-        }
-        for (level, [head, tail]) in self.levels.iter().zip(nodes(stretch)) {
-            union(&level.any[head], held);
-            union(&level.any[tail], held);
         }
     }
 
@@ -122,88 +91,65 @@ impl<const W: usize> Occupancy<W> {
 
     #[inline]
     fn mark_word(&mut self, stretch: Stretch, word: usize, bits: u64) {
-        match is_short(stretch) {
-            true => self.mark_short(stretch, word, bits),
-            false => self.mark_long(stretch, word, bits),
-        }
-    }
-
-    #[inline(always)]
-    fn mark_short(&mut self, stretch: Stretch, word: usize, bits: u64) {
-        let [leaves, above @ ..] = &mut self.levels;
-        for row in &mut leaves.any[stretch.start as usize..stretch.end as usize] {
-            row.0[word] |= bits;
-        }
-        for (depth, level) in above.iter_mut().enumerate() {
-            let (low, high) = ends(stretch, depth + 1);
-            level.any[low].0[word] |= bits;
-            level.any[high].0[word] |= bits;
-        }
-    }
-
-    fn mark_long(&mut self, stretch: Stretch, word: usize, bits: u64) {
-        let parts = nodes(stretch);
-        for (depth, (level, [head, tail])) in self.levels.iter_mut().zip(parts).enumerate() {
-            let (low, high) = ends(stretch, depth);
-            level.any[low].0[word] |= bits;
-            level.any[high].0[word] |= bits;
-            level.hold(head, word, bits);
-            level.hold(tail, word, bits);
-        }
-    }
-}
-
-/// Whether `stretch` is not worth looking for nodes that it covers.
-#[inline(always)]
-fn is_short(stretch: Stretch) -> bool {
-    stretch.end - stretch.start <= FAN as u32
-}
-
-/// The nodes `depth` levels up that `stretch` begins and ends in.
-#[inline(always)]
-fn ends(stretch: Stretch, depth: usize) -> (usize, usize) {
-    let shift = SHIFT * depth as u32;
-    let (first, last) = (stretch.start >> shift, (stretch.end - 1) >> shift);
-    (first as usize, last as usize)
-}
-
-/// The largest nodes that make up `stretch`: on each level those before and those after the
-/// ones that the level above stands for.
-#[inline(always)]
-fn nodes(stretch: Stretch) -> [[Range<usize>; 2]; LEVELS] {
-    let (mut start, mut end) = (stretch.start as usize, stretch.end as usize);
-    std::array::from_fn(|depth| {
-        let (up, down) = ((start + FAN - 1) >> SHIFT << SHIFT, end >> SHIFT << SHIFT);
-        if depth + 1 == LEVELS || up >= down {
-            let all = start..end;
-            (start, end) = (0, 0);
-            return [all, 0..0];
-        }
-        let parts = [start..up, down..end];
-        (start, end) = (up >> SHIFT, down >> SHIFT);
-        parts
-    })
-}
-
-impl<const W: usize> Level<W> {
-    #[inline(always)]
-    fn hold(&mut self, range: Range<usize>, word: usize, bits: u64) {
-        for node in &mut self.any[range.clone()] {
-            node.0[word] |= bits;
-        }
-        if !self.whole.is_empty() && !range.is_empty() {
+        let Parts { head, spans, tail } = Parts::of(stretch);
+        hold(&mut self.rows[head], word, bits);
+        if !spans.is_empty() {
+            hold(&mut self.any[spans.clone()], word, bits);
+            hold(&mut self.whole[spans], word, bits);
+            hold(&mut self.rows[tail], word, bits);
             self.has_whole = true;
-            for node in &mut self.whole[range] {
-                node.0[word] |= bits;
-            }
+        }
+        for span in ends(stretch) {
+            self.any[span].0[word] |= bits;
         }
     }
+}
+
+/// The spans that a stretch covers, and the positions before and after them; without such
+/// spans, all positions are before.
+struct Parts {
+    head: Range<usize>,
+    spans: Range<usize>,
+    tail: Range<usize>,
+}
+
+impl Parts {
+    #[inline(always)]
+    fn of(stretch: Stretch) -> Parts {
+        let (start, end) = (stretch.start as usize, stretch.end as usize);
+        let (first, last) = ((start + (1 << SHIFT) - 1) >> SHIFT, end >> SHIFT);
+        match first < last {
+            true => Parts {
+                head: start..first << SHIFT,
+                spans: first..last,
+                tail: last << SHIFT..end,
+            },
+            false => Parts {
+                head: start..end,
+                spans: 0..0,
+                tail: end..end,
+            },
+        }
+    }
+}
+
+/// The spans that `stretch` begins and ends in.
+#[inline(always)]
+fn ends(stretch: Stretch) -> [usize; 2] {
+    [stretch.start, stretch.end - 1].map(|position| (position >> SHIFT) as usize)
 }
 
 #[inline(always)]
 fn union<const W: usize>(rows: &[Mask<W>], into: &mut Mask<W>) {
     for row in rows {
         into.add(row);
+    }
+}
+
+#[inline(always)]
+fn hold<const W: usize>(rows: &mut [Mask<W>], word: usize, bits: u64) {
+    for row in rows {
+        row.0[word] |= bits;
     }
 }
 

@@ -8,7 +8,7 @@
 //! in a row, what is left over is spilled whatever it costs, so that attempts cannot stall.
 
 use super::affinity::{Affinity, affinities};
-use super::assign::{Colours, Scene, Wishes};
+use super::assign::{Colours, Scene};
 use super::budget::{BudgetModel, Demand};
 use super::class::RegClass;
 use super::cluster::{Cluster, Clusters};
@@ -49,8 +49,6 @@ pub enum Attempt {
 pub struct Retry<'a> {
     program: Program<'a>,
     facts: Facts,
-    /// Where values are alive, as long as the program is as it was when that was asked.
-    ranges: Option<Ranges>,
     target: &'a Target,
     options: &'a Options,
     spiller: Option<Spiller<'a>>,
@@ -95,7 +93,6 @@ impl<'a> Retry<'a> {
         Ok(Retry {
             program,
             facts,
-            ranges: None,
             target,
             options,
             spiller: None,
@@ -111,13 +108,11 @@ impl<'a> Retry<'a> {
 
     /// Computes loop invariants before their loops, by the policy; whether there were any.
     pub fn hoist(&mut self) -> bool {
-        let mut ranges = self.known_ranges();
         let begun = Instant::now();
-        let (knobs, target) = (&self.options.knobs, self.target);
+        let knobs = &self.options.knobs;
         let (policy, chains) = (knobs.hoist_policy, knobs.new_hoisting);
-        let known = (&mut self.facts, &mut ranges);
-        self.hoisted = hoist_invariants(&mut self.program, target, known, policy, chains);
-        self.ranges = Some(ranges);
+        let facts = &mut self.facts;
+        self.hoisted = hoist_invariants(&mut self.program, self.target, facts, policy, chains);
         self.stats.add_time("hoist", begun.elapsed());
         !self.hoisted.is_empty()
     }
@@ -125,14 +120,10 @@ impl<'a> Retry<'a> {
     /// Looks at a program that has changed.
     fn analyse(&mut self) {
         self.facts = Facts::of(&self.program);
-        self.ranges = None;
     }
 
     /// Where values are alive in the program as it is.
-    fn known_ranges(&mut self) -> Ranges {
-        if let Some(ranges) = self.ranges.take() {
-            return ranges;
-        }
+    fn ranges(&mut self) -> Ranges {
         let begun = Instant::now();
         let ranges = Ranges::compute(&self.program, self.target, &self.facts);
         self.stats.add_time("ranges", begun.elapsed());
@@ -147,14 +138,13 @@ impl<'a> Retry<'a> {
     /// Tries to give every value a register.
     pub fn attempt(&mut self) -> Attempt {
         self.stats.iterations += 1;
-        let ranges = self.known_ranges();
+        let ranges = self.ranges();
         let over = self.over_budget(&ranges);
         if !over.is_empty() {
             return self.relieve(&ranges, &over);
         }
         let begun = Instant::now();
         let affinities = affinities(&self.program, &ranges, &self.facts.frequencies);
-        let wishes = Wishes::new(self.program.values.len(), &affinities);
         let priorities = mac::priorities(&self.program, &self.options.knobs);
         let banks = self.options.knobs.bank_aware;
         let read_with = banks.then(|| read_together(&self.program, self.target));
@@ -166,7 +156,6 @@ impl<'a> Retry<'a> {
             target: self.target,
             ranges: &ranges,
             knobs: &self.options.knobs,
-            wishes: &wishes,
             priorities: &priorities,
             read_with: read_with.as_ref(),
         };

@@ -42,7 +42,7 @@ pub fn emit(
         deleted: program.deleted.clone(),
         touched: gives_back.then(|| RegSet::new(target)),
     };
-    for block in program.blocks.keys() {
+    for block in in_order_of_edits(program) {
         emitter.block(block);
     }
     let entry = program.blocks.keys().next();
@@ -256,6 +256,14 @@ impl Emitter<'_> {
 fn register_of(colours: &SecondaryMap<Value, Option<PReg>>, value: Value) -> PReg {
     debug_assert!(colours[value].is_some(), "{value} has no register");
     colours[value].unwrap_or(PReg::new(crate::target::File::R, 0))
+}
+
+/// The function's blocks, then those on edges by edge, as edits are kept.
+fn in_order_of_edits(program: &Program) -> Vec<Block> {
+    let mut blocks: Vec<Block> = program.blocks.keys().collect();
+    let on_edges = &mut blocks[program.function.block_count()..];
+    on_edges.sort_by_key(|&block| program.blocks[block].edge);
+    blocks
 }
 
 fn first_inst(program: &Program, block: Block) -> Option<Inst> {

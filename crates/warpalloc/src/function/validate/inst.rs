@@ -104,31 +104,40 @@ impl Rules<'_> {
                 // Which it is is told by what checks the two one after the other.
                 _ => self.vreg(self.place(inst), vreg)?,
             }
-            overview.changes_in_place |= operand.role == Role::UseDef;
             if operand.role.writes() {
                 overview.has_result = true;
+                overview.changes_in_place |= operand.role == Role::UseDef;
                 let seen = &mut scratch.written_by[vreg.index()];
                 if *seen == inst.index() as u32 {
                     return invalid(self.place(inst), format!("it writes {vreg} twice"));
                 }
                 *seen = inst.index() as u32;
             }
-            match operand.constraint {
-                Constraint::Any => {}
-                Constraint::Fixed(reg) => self.fixed(self.place(inst), vreg, reg)?,
-                Constraint::Tied(position) => {
-                    self.tie(self.place(inst), inst, operand, position)?
-                }
-                Constraint::Except(list) => {
-                    self.exclusion(self.place(inst), vreg, list, scratch)?
-                }
+            if operand.constraint != Constraint::Any {
+                overview.demanding |= self.constraint(inst, operand, scratch)?;
             }
-            overview.demanding |= matches!(
-                operand.constraint,
-                Constraint::Fixed(_) | Constraint::Tied(_)
-            );
         }
         Ok(())
+    }
+
+    /// Whether others have to make way for `operand`, whose constraint makes sense.
+    fn constraint(
+        &self,
+        inst: Inst,
+        operand: &Operand,
+        scratch: &mut Scratch,
+    ) -> Result<bool, Error> {
+        let place = self.place(inst);
+        match operand.constraint {
+            Constraint::Any => return Ok(false),
+            Constraint::Fixed(reg) => self.fixed(place, operand.vreg, reg)?,
+            Constraint::Tied(position) => self.tie(place, inst, operand, position)?,
+            Constraint::Except(list) => {
+                self.exclusion(place, operand.vreg, list, scratch)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn fixed(&self, place: Place, vreg: VReg, reg: PReg) -> Result<(), Error> {

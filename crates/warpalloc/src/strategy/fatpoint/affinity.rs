@@ -95,9 +95,16 @@ pub fn affinities(program: &Program, ranges: &Ranges, frequencies: &Frequencies)
             }
         }
     }
-    let mut found = gather.found;
-    found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-    found
+    most_frequent_first(&gather.found)
+}
+
+/// Sorts numbers instead of wishes: weights are not negative, so their bits have their order.
+fn most_frequent_first(found: &[Affinity]) -> Vec<Affinity> {
+    let weights = found.iter().map(|a| !a.weight.to_bits());
+    let mut order: Vec<(u32, u32)> = weights.zip(0..).collect();
+    order.sort_unstable();
+    let sorted = order.iter().map(|&(_, index)| found[index as usize]);
+    sorted.collect()
 }
 
 struct Gather<'a> {

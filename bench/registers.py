@@ -24,7 +24,9 @@ def main():
     print("order and spills nothing. *Floor* is the same bound with what pressure leaves out: at a call that overwrites R0 to")
     print("R23, values alive across it begin at R24, so that no allocation without spill code names a lower highest register;")
     print("and predicates beyond the seventh take one general register each, which is where both allocators keep them.")
-    print("`briggs` and `fatpoint` are what our allocators use (a star: with inserted code, be it for spills or hoisted out of loops); ptxas is what ptxas -v reports for")
+    print("`briggs` and `fatpoint` are what our allocators use, counted up to the highest register, and in brackets how many of these they")
+    print("name, where that is less: what a call overwrites lies below what survives it, and PTX names are a function's own, so that those never")
+    print("named cost nothing there. A star: with inserted code, be it for spills or hoisted out of loops. ptxas is what ptxas -v reports for")
     print("the original. Functions that are called have no figure of their own there.\n")
     print("| kernel | peak | floor | briggs | fatpoint | ptxas |")
     print("|---|---|---|---|---|---|")
@@ -32,8 +34,9 @@ def main():
     for path in sorted(args.files):
         rows(args, path, over)
     for name, ratios in over.items():
-        peak, floor = (100 * (sum(column) / len(ratios) - 1) for column in zip(*ratios))
-        print(f"\n`{name}` uses {floor:.1f} % more than the floor and {peak:.1f} % more than the peak in the mean of {len(ratios)} functions.")
+        peak, floor, named = (100 * (sum(column) / len(ratios) - 1) for column in zip(*ratios))
+        print(f"\n`{name}` uses {floor:.1f} % more than the floor and {peak:.1f} % more than the peak in the mean of {len(ratios)} functions,")
+        print(f"and names {named:.1f} % more than the peak.")
 
 
 def rows(args, path, over):
@@ -46,14 +49,17 @@ def rows(args, path, over):
         report = output(args.warpalloc, "alloc", path, "-o", os.devnull, "--regalloc", strategy, "--print-regalloc-stats=json")
         for f in json.loads(report):
             spills = f["stores"] + f["reloads"] + f["recomputes"]
-            used[f["name"], strategy] = (f["registers"], spills)
-            if peaks.get(f["name"]) and not spills:
-                over[strategy].append((f["registers"] / peaks[f["name"]], f["registers"] / floors[f["name"]]))
+            registers, named = f["registers"], f["registers_named"]
+            fewer = f" ({named})" if named < registers else ""
+            used[f["name"], strategy] = f"{registers}{'*' if spills else ''}{fewer}"
+            peak = peaks.get(f["name"])
+            if peak and not spills:
+                over[strategy].append((registers / peak, registers / floors[f["name"]], named / peak))
     arch = re.search(r"sm_\w+", open(path, errors="replace").read(4096)).group(0)
     log = subprocess.run([args.ptxas, "-v", "-arch", arch, "-o", os.devnull, path], capture_output=True, text=True).stderr
     theirs = dict(re.findall(r"entry function '([^']+)'.*?Used (\d+) registers", log, re.S))
     for name, peak in peaks.items():
-        cells = [f"{regs}{'*' if spills else ''}" for regs, spills in (used[name, s] for s in over)]
+        cells = [used[name, strategy] for strategy in over]
         print(f"| {os.path.basename(path)[:-4]} {name} | {peak} | {floors[name]} | {' | '.join(cells)} | {theirs.get(name, '–')} |")
 
 

@@ -48,7 +48,9 @@ impl Figures {
         time: Duration,
         proof: Result<(), String>,
     ) -> Figures {
-        let used = registers_used(function, target, allocation);
+        let touched = allocation.touched(function, target);
+        let highest = touched.registers(target, File::R).last();
+        let used = highest.map_or(0, |register| register + 1);
         let Bounds { peak, floor } = bounds;
         let clean = allocation.edits.is_empty() && peak > 0;
         Figures {
@@ -104,23 +106,6 @@ impl Figures {
             self.insts, edits.stores, edits.reloads, self.cycles, self.frame
         )
     }
-}
-
-/// The highest general register that any operand or edit names, plus one.
-fn registers_used(function: &Function, target: &Target, allocation: &Allocation) -> usize {
-    let mut top = 0;
-    for inst in function
-        .insts()
-        .filter(|&i| !allocation.deleted.contains(i))
-    {
-        let registers = allocation.operands(function, inst);
-        for (operand, reg) in function.operands(inst).iter().zip(registers) {
-            if reg.file == File::R {
-                top = top.max(reg.unit as usize + target.width(function.vreg(operand.vreg).class));
-            }
-        }
-    }
-    top.div_ceil(target.file(File::R).units_per_reg)
 }
 
 /// Many allocations at one budget, as a row of a table.

@@ -317,6 +317,7 @@ fn allocated_json(allocated: &Allocated) -> Value {
     json!({
         "budget": allocated.budget,
         "registers": allocated.registers,
+        "registers_named": allocated.named,
         "predicates": allocated.predicates,
         "frame_local": allocated.frame.local,
         "frame_shared": allocated.frame.shared,

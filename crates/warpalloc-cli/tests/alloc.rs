@@ -146,6 +146,29 @@ fn bytes_that_are_no_text_get_a_message() {
     assert!(text(&run.stderr).contains("this byte is not UTF-8 text"));
 }
 
+/// What survives a call lies above all that the call overwrites.
+#[test]
+fn registers_are_counted_up_to_the_highest_and_by_name() {
+    let file = corpus("calls.sm_90.ptx");
+    let run = warpalloc(&[
+        "alloc",
+        &file,
+        "-o",
+        "/dev/null",
+        "--print-regalloc-stats=json",
+    ]);
+    let stats: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let counts = |name: &str| {
+        let functions = stats.as_array().unwrap().iter();
+        let function = functions.clone().find(|f| f["name"] == name).unwrap();
+        ["registers", "registers_named"].map(|field| function[field].as_u64().unwrap())
+    };
+    let [registers, named] = counts("_Z9ackermannii");
+    assert!(registers > 24 && named < 12, "{registers}, {named}");
+    let [registers, named] = counts("_Z5powerf");
+    assert_eq!(registers, named);
+}
+
 #[test]
 fn stats_say_where_the_pressure_is() {
     let run = warpalloc(&["stats", &corpus("sgemm_rb.sm_90.ptx"), "--json"]);

@@ -12,7 +12,7 @@ use crate::printer::{EditConflict, Edits};
 use crate::promote::{Promoted, promote_where};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpalloc::allocation::{Allocation, Frame, Space};
+use warpalloc::allocation::{Frame, Space};
 use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
 use warpalloc::function::Function;
 use warpalloc::stats::Stats;
@@ -115,6 +115,9 @@ pub struct Allocated {
     pub budget: u32,
     /// General registers it uses, counted up to the highest.
     pub registers: u32,
+    /// Those among them that it names. Around calls, values that survive them are above all
+    /// registers that calls overwrite, many of which the function may have no use for.
+    pub named: u32,
     /// Predicates it uses, counted up to the highest.
     pub predicates: u32,
 }
@@ -559,13 +562,16 @@ impl<'m, 'a> Job<'m, 'a> {
         let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
         let edits =
             apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
-        let (registers, predicates) = highest(lowered, &target, &allocation);
+        let touched = allocation.touched(&lowered.function, &target);
+        let highest = |file| touched.registers(&target, file).last();
+        let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
         let allocated = Allocated {
             frame: allocation.frame,
             stats: allocation.stats,
             budget,
-            registers,
-            predicates,
+            registers: up_to_highest(File::R),
+            named: touched.registers(&target, File::R).count() as u32,
+            predicates: up_to_highest(File::P),
         };
         Ok((allocated, edits))
     }
@@ -662,28 +668,6 @@ fn write_cap(function: &ast::Function, cap: u32, edits: &mut Edits) {
             edits.insert(at, &format!("\n{text}\n"));
         }
     }
-}
-
-/// Registers and predicates up to the highest that is touched.
-fn highest(lowered: &Lowered, target: &Target, allocation: &Allocation) -> (u32, u32) {
-    let function = &lowered.function;
-    let per_register = target.file(File::R).units_per_reg;
-    let (mut registers, mut predicates) = (0, 0);
-    for inst in function
-        .insts()
-        .filter(|i| !allocation.deleted.contains(*i))
-    {
-        let regs = allocation.operands(function, inst);
-        for (operand, reg) in function.operands(inst).iter().zip(regs) {
-            let width = target.width(function.vreg(operand.vreg).class);
-            let end = reg.unit as usize + width;
-            match reg.file {
-                File::P => predicates = predicates.max(end),
-                _ => registers = registers.max(end.div_ceil(per_register)),
-            }
-        }
-    }
-    (registers as u32, predicates as u32)
 }
 
 impl FunctionReport {

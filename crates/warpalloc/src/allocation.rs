@@ -6,7 +6,7 @@
 
 use crate::function::{Block, Function, Inst};
 use crate::stats::Stats;
-use crate::target::PReg;
+use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
 
@@ -241,6 +241,49 @@ impl Allocation {
     /// The registers of the operands of `inst`.
     pub fn operands(&self, function: &Function, inst: Inst) -> &[PReg] {
         &self.registers[function.operand_range(inst)]
+    }
+
+    /// Every unit that an instruction with code of its own or an edit names.
+    pub fn touched(&self, function: &Function, target: &Target) -> RegSet {
+        let mut touched = RegSet::new(target);
+        let mut touch = |reg: PReg, width: usize| {
+            let units = target.units(reg, width);
+            units.for_each(|unit| touched.insert(unit));
+        };
+        let widths = |inst: Inst| {
+            let operands = function.operands(inst).iter();
+            operands.map(|o| target.width(function.vreg(o.vreg).class))
+        };
+        for inst in function.insts().filter(|&i| !self.deleted.contains(i)) {
+            let regs = self.operands(function, inst).iter();
+            regs.zip(widths(inst)).for_each(|(&reg, w)| touch(reg, w));
+        }
+        for (_, edit) in self.edits.iter() {
+            match *edit {
+                Edit::Move {
+                    to: a,
+                    from: b,
+                    width,
+                }
+                | Edit::Swap { a, b, width } => {
+                    touch(a, width.into());
+                    touch(b, width.into());
+                }
+                Edit::Transfer { to, from, regs } => {
+                    for reg in [to, from] {
+                        let per_register = target.file(reg.file).units_per_reg;
+                        touch(reg, usize::from(regs) * per_register);
+                    }
+                }
+                Edit::Store { from, width, .. } => touch(from, width.into()),
+                Edit::Reload { to, width, .. } => touch(to, width.into()),
+                Edit::Recompute { inst, ref regs } => {
+                    let regs = regs.iter().zip(widths(inst));
+                    regs.for_each(|(&reg, w)| touch(reg, w));
+                }
+            }
+        }
+        touched
     }
 
     /// The instructions of `block` in their final order, deleted ones included.

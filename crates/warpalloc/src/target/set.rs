@@ -1,6 +1,6 @@
 //! Sets of register units.
 
-use super::{PReg, Target, Unit};
+use super::{File, PReg, Target, Unit};
 use fixedbitset::FixedBitSet;
 
 /// A set of units of one target, over all files.
@@ -59,6 +59,21 @@ impl RegSet {
     /// The units in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Unit> + '_ {
         self.units.ones().map(|u| Unit(u as u16))
+    }
+
+    /// The registers of `file` that have a unit in the set, in ascending order.
+    pub fn registers<'a>(
+        &'a self,
+        target: &'a Target,
+        file: File,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let info = target.file(file);
+        let registers = 0..info.units.div_ceil(info.units_per_reg);
+        registers.filter(move |register| {
+            let first = register * info.units_per_reg;
+            let width = info.units_per_reg.min(info.units - first);
+            self.overlaps(target, PReg::new(file, first), width)
+        })
     }
 
     /// Whether the set holds no unit.

@@ -5,6 +5,10 @@
 //! the result. It is read off the staircase of the multiprocessor for the block size that the
 //! entry declares and its static shared memory: dynamic shared memory is known at launch only,
 //! and a block smaller than declared leaves more room, not less.
+//!
+//! A kernel with `setmaxnreg` shares out the registers of its launch while it runs: some warps
+//! give up what others ask for. With fewer at launch these might wait for ever, so that a
+//! cap is never written into it.
 
 use crate::ast;
 use warpalloc::target::occupancy::{budget_for_occupancy, cliffs, percent_of};
@@ -42,11 +46,20 @@ pub(crate) struct Block {
     pub threads: Option<u32>,
     /// Static shared memory.
     pub shared_bytes: u64,
+    /// Whether `setmaxnreg` moves registers between its warps.
+    pub shares_registers: bool,
 }
 
 impl Limits {
     /// The registers that `function` may use when launched in such blocks.
     pub fn budget(&self, function: &ast::Function, block: Block) -> Budget {
+        if block.shares_registers {
+            return Budget {
+                registers: MOST_REGISTERS,
+                cap: None,
+                shortfall: self.left_aside(),
+            };
+        }
         let registers = self.without_target(function, block);
         let mut budget = Budget {
             registers,
@@ -63,6 +76,18 @@ impl Limits {
             budget.cap = Some(budget.registers);
         }
         budget
+    }
+
+    /// Why a kernel that shares out its registers itself is left as it is.
+    fn left_aside(&self) -> Option<String> {
+        let wish = match (self.maxnreg, self.occupancy_target) {
+            (Some(cap), _) => format!("the cap of {cap} registers"),
+            (None, Some(percent)) => format!("the occupancy target of {percent} %"),
+            (None, None) => return None,
+        };
+        Some(format!(
+            "{wish} is left aside: `setmaxnreg` shares out the registers of the launch"
+        ))
     }
 
     /// What the caller asks for, else what the entry says.
@@ -199,5 +224,26 @@ mod tests {
             (budget(&result), &result.functions[0].shortfall),
             (128, &None)
         );
+    }
+
+    /// With fewer registers at launch than it was written for, warps that ask for more would
+    /// wait for ever.
+    #[test]
+    fn no_cap_is_written_into_a_kernel_that_shares_out_its_registers() {
+        let options = ModuleOptions {
+            maxnreg: Some(64),
+            ..ModuleOptions::default()
+        };
+        let body = "\t{ setmaxnreg.inc.sync.aligned.u32 232; }\n";
+        let result = allocate(".entry k()\n.maxntid 384", body, &options);
+        let [report] = &result.functions[..] else {
+            panic!("one function")
+        };
+        assert!(matches!(report.outcome, Outcome::Passed(_)));
+        assert!(!result.text.contains(".maxnreg"), "{}", result.text);
+        let said = report.shortfall.as_deref().unwrap_or_default();
+        assert!(said.contains("cap of 64"), "{said}");
+        let result = allocate(".entry k()\n.maxntid 384", body, &ModuleOptions::default());
+        assert_eq!(result.functions[0].shortfall, None);
     }
 }

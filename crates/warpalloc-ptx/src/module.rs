@@ -135,7 +135,7 @@ pub struct FunctionReport {
     pub instructions: usize,
     /// Virtual registers.
     pub vregs: usize,
-    /// Why the wanted occupancy is not what will be had.
+    /// Why the wanted occupancy or cap is not what will be had.
     pub shortfall: Option<String>,
     /// What became of it.
     pub outcome: Outcome,
@@ -597,6 +597,7 @@ impl<'m, 'a> Job<'m, 'a> {
         let block = Block {
             threads: block_threads(function).map(|threads| threads.count),
             shared_bytes: self.shared_bytes_of(function),
+            shares_registers: function.body.as_ref().is_some_and(shares_registers),
         };
         limits.budget(function, block)
     }
@@ -655,6 +656,15 @@ fn static_shared(body: &Body) -> u64 {
         _ => 0,
     };
     body.stmts.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
+/// Whether the body has a `setmaxnreg`.
+fn shares_registers(body: &Body) -> bool {
+    body.stmts.iter().any(|stmt| match stmt {
+        Stmt::Inst(inst) => inst.mnemonic == "setmaxnreg",
+        Stmt::Scope(inner) => shares_registers(inner),
+        _ => false,
+    })
 }
 
 /// Puts `.maxnreg` where ptxas looks for it, in place of one that is there.

@@ -15,6 +15,7 @@
 use super::assign::{Colours, Scene};
 use super::class::RegClass;
 use super::cluster::ClusterInfo;
+use super::nearby::Nearby;
 use crate::analysis::Rows;
 use crate::function::Role;
 use crate::program::{Program, Ranges, Value, overlap};
@@ -194,6 +195,7 @@ impl Excess {
 /// nobody's way, so that nothing more may be needed. `None` if neither is possible.
 pub fn victims(
     scene: &Scene,
+    nearby: &mut Nearby,
     info: &ClusterInfo,
     colours: &Colours,
     costs: &Costs,
@@ -215,13 +217,7 @@ pub fn victims(
         }
     }
     let mut in_the_way: Vec<(Value, usize, usize)> = Vec::new();
-    let ends = info
-        .members
-        .iter()
-        .filter_map(|m| ranges.of(m.value).last());
-    let end = ends.map(|last| last.end).max().unwrap_or(0);
-    let begun = |value: &&Value| ranges.of(**value)[0].start < end;
-    for &value in ranges.by_start().iter().take_while(begun) {
+    for value in nearby.of(info.members.iter().map(|m| m.value)) {
         let Some(reg) = colours[value].filter(|reg| reg.file == info.file) else {
             continue;
         };

@@ -15,7 +15,7 @@
 //! | assignment | [`assign`] |
 //! | what to pre-allocate, what to compute again | [`mac`], [`remat`] |
 //! | attempts: without spilling, then with, and whether they get anywhere | `retry`, `progress` |
-//! | what to spill, where to, at what cost | [`guidance`], [`setup`] |
+//! | what to spill, where to, at what cost | [`guidance`], [`nearby`], [`setup`] |
 //! | gaps in the frame | [`compact`] |
 //! | how much of the file to fill | [`budget`] |
 //! | settings | [`knobs`] |
@@ -37,6 +37,7 @@ pub mod guidance;
 pub mod histogram;
 pub mod knobs;
 pub mod mac;
+pub mod nearby;
 pub mod occupancy;
 pub mod order;
 mod progress;

@@ -17,6 +17,7 @@ use super::compact::compact;
 use super::drive::{Trial, drive};
 use super::guidance::{self, Costs};
 use super::mac;
+use super::nearby::Nearby;
 use super::progress::Progress;
 use super::remat::RematLists;
 use super::setup::{self, SpillSetup};
@@ -374,13 +375,21 @@ impl<'a> Retry<'a> {
         let mut chosen: Vec<Value> = Vec::new();
         let mut spared = EntitySet::new();
         let forced = self.forces(scene, placed);
+        let mut nearby = Nearby::new(scene.ranges);
         for &cluster in &placed.failed {
             let info = placed.clusters.info(cluster);
             let own = info.members.iter().map(|m| m.value);
             let more = match forced && own.clone().all(|v| costs[v].is_finite()) {
                 // No progress: what is left over goes, whatever it costs.
                 true => own.collect(),
-                false => match guidance::victims(scene, info, &placed.colours, costs, &spared) {
+                false => match guidance::victims(
+                    scene,
+                    &mut nearby,
+                    info,
+                    &placed.colours,
+                    costs,
+                    &spared,
+                ) {
                     Some(more) => more,
                     None => return Attempt::Stuck,
                 },

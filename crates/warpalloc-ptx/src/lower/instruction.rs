@@ -549,8 +549,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
     }
 }
 
-/// The part of an instruction in what hardware does with registers meanwhile: vectors are
-/// handed over, addresses and descriptors are read when it issues.
+/// The part of an instruction in what hardware does with registers meanwhile: vectors and
+/// all results are handed over, addresses and descriptors are read when it issues.
 fn flight(
     inst: &Instruction,
     description: &Description,
@@ -562,8 +562,11 @@ fn flight(
     match description.asynchronous {
         Some(Asynchronous::Starts(kind)) => {
             let handed_over = mentions.seen.iter().zip(firsts).filter(|(seen, _)| {
-                let shape = mentions.shapes[usize::from(seen.operand)];
-                matches!(shape, OperandShape::Vector(_)) && seen.part == Part::Value
+                let operand = usize::from(seen.operand);
+                let is_vector = matches!(mentions.shapes[operand], OperandShape::Vector(_));
+                let role = description.operands.get(operand).map(|o| o.role);
+                let is_result = matches!(role, Some(OperandRole::Def(_) | OperandRole::UseDef(_)));
+                (is_vector || is_result) && seen.part == Part::Value
             });
             let operands = handed_over.flat_map(|(seen, &first)| first..first + seen.lanes);
             Flight::Starts(kind, operands.collect())

@@ -432,3 +432,17 @@ fn what_is_read_before_the_wait_has_landed_before_its_reader() {
         assert!(l.function.vregs().all(|v| !l.function.vreg(v).pinned));
     });
 }
+
+#[test]
+fn a_scalar_result_of_a_tensor_load_is_in_flight_too() {
+    lowers(
+        ".reg .b32 t, a<2>, m; mov.u32 t, 0;\n\
+         tcgen05.ld.red.sync.aligned.32x32b.x2.min.u32 {a0, a1}, m, [t];\n\
+         tcgen05.wait::ld.sync.aligned;\nst.global.u32 [table], m; ret;",
+        |l| {
+            let load = l.function.operands(find(&l, "tcgen05.ld"));
+            let pinned: Vec<bool> = load.iter().map(|o| is_pinned(&l, o)).collect();
+            assert_eq!(pinned, [true, true, true, false], "all but the address");
+        },
+    );
+}

@@ -50,6 +50,8 @@ pub(super) enum Flight {
     Lands(Box<[bool]>),
 }
 
+const KINDS: [AsyncKind; 2] = [AsyncKind::WarpgroupMma, AsyncKind::TensorLoad];
+
 /// Names that one landing takes: each is read and written.
 const NAMES_PER_LANDING: usize = 64;
 
@@ -64,6 +66,7 @@ pub(super) fn land(draft: &mut Draft) -> Result<Vec<AsyncKind>, &'static str> {
         return Ok(Vec::new());
     }
     let states = names.solve(draft);
+    let ends = reaching_an_end(draft);
     for (index, mut state) in states.into_iter().enumerate() {
         let old = std::mem::take(&mut draft.blocks[index].insts);
         let mut insts = Vec::with_capacity(old.len());
@@ -81,9 +84,8 @@ pub(super) fn land(draft: &mut Draft) -> Result<Vec<AsyncKind>, &'static str> {
             waiting = (!landed.is_empty()).then_some(landed);
             insts.push(inst);
         }
-        if draft.blocks[index].succs.is_empty()
-            && let Some(end) = insts.last_mut()
-        {
+        let is_last = draft.blocks[index].succs.is_empty() || !ends[index];
+        if is_last && let Some(end) = insts.last_mut() {
             names.keep(&state, end)?;
         }
         draft.blocks[index].insts = insts;
@@ -255,7 +257,7 @@ impl Names {
         while known < names.list.len() {
             known = names.list.len();
             for inst in insts().filter(|inst| inst.kind == Kind::Copy) {
-                for kind in [AsyncKind::WarpgroupMma, AsyncKind::TensorLoad] {
+                for kind in KINDS {
                     if names.sources(kind, inst).next().is_some() {
                         let results = inst.operands.iter().filter(|o| o.role.writes());
                         results.for_each(|o| names.add(kind, o.vreg));
@@ -308,20 +310,29 @@ impl Names {
         states
     }
 
-    /// The names in front of an instruction that must have arrived because it reads them.
+    /// The names in front of an instruction that must have arrived: because it reads them,
+    /// or because it writes them anew, and no wait behind it can name what they were.
     fn arrive(&self, state: &mut State, inst: &DraftInst) -> Vec<Landed> {
+        let is_plain = inst.kind != Kind::Copy && matches!(inst.flight, Flight::None);
+        let reads = |name| {
+            let mut inputs = inst.operands.iter().filter(|o| o.role.reads());
+            inputs.any(|o| o.vreg == name)
+        };
         let mut landed: Vec<Landed> = Vec::new();
-        if inst.kind == Kind::Copy || !matches!(inst.flight, Flight::None) {
-            return landed;
-        }
-        for operand in inst.operands.iter().filter(|o| o.role.reads()) {
-            let name = operand.vreg;
-            let loaded = self.index.get(&(AsyncKind::TensorLoad, name));
-            if let Some(&at) = loaded.filter(|&&at| state[at] != AT_REST) {
-                let passed = state[at].passed;
-                state[at] = AT_REST;
-                landed.push(Landed { name, passed });
+        for name in inst.operands.iter().map(|o| o.vreg) {
+            let mut passed = None;
+            for kind in KINDS {
+                let known = self.index.get(&(kind, name)).copied();
+                let Some(at) = known.filter(|&at| state[at] != AT_REST) else {
+                    continue;
+                };
+                let arrives_to_be_read = is_plain && kind == AsyncKind::TensorLoad;
+                if arrives_to_be_read || !reads(name) {
+                    passed = Some(passed.unwrap_or(true) && state[at].passed);
+                    state[at] = AT_REST;
+                }
             }
+            landed.extend(passed.map(|passed| Landed { name, passed }));
         }
         landed
     }
@@ -366,7 +377,7 @@ impl Names {
 
     /// What a copy of registers in flight writes is in flight.
     fn pass(&self, state: &mut State, copy: &DraftInst) {
-        for kind in [AsyncKind::WarpgroupMma, AsyncKind::TensorLoad] {
+        for kind in KINDS {
             let in_flight = |at: &usize| state[*at] != AT_REST;
             let sources: SmallVec<[usize; 2]> =
                 self.sources(kind, copy).filter(in_flight).collect();
@@ -385,12 +396,12 @@ impl Names {
 
     /// Whether what a copy has written, after it, is in flight.
     fn is_passed(&self, state: &State, inst: &DraftInst) -> bool {
-        let kinds = [AsyncKind::WarpgroupMma, AsyncKind::TensorLoad];
-        let mut results = kinds.into_iter().flat_map(|kind| self.results(kind, inst));
+        let mut results = KINDS.into_iter().flat_map(|kind| self.results(kind, inst));
         inst.kind == Kind::Copy && results.any(|at| state[at] != AT_REST)
     }
 
-    /// Keeps alive up to the end what a product never waited for still uses.
+    /// Keeps alive up to the end, or through each block that never comes to one, what a
+    /// product never waited for still uses.
     fn keep(&self, state: &State, end: &mut DraftInst) -> Result<(), &'static str> {
         for (&(kind, name), held) in self.list.iter().zip(state) {
             if kind == AsyncKind::WarpgroupMma && *held != AT_REST && !held.passed {
@@ -402,6 +413,26 @@ impl Names {
             false => Ok(()),
         }
     }
+}
+
+/// The blocks from which a path leads out of the function. What is in flight in the others,
+/// which run forever, is never seen to the end.
+fn reaching_an_end(draft: &Draft) -> Vec<bool> {
+    let mut preds: Vec<Vec<usize>> = vec![Vec::new(); draft.blocks.len()];
+    for (index, block) in draft.blocks.iter().enumerate() {
+        for &succ in &block.succs {
+            preds[succ as usize].push(index);
+        }
+    }
+    let mut reaching = vec![false; draft.blocks.len()];
+    let is_end = |&block: &usize| draft.blocks[block].succs.is_empty();
+    let mut stack: Vec<usize> = (0..draft.blocks.len()).filter(is_end).collect();
+    while let Some(block) = stack.pop() {
+        if !std::mem::replace(&mut reaching[block], true) {
+            stack.extend(&preds[block]);
+        }
+    }
+    reaching
 }
 
 /// What is known of a name just handed over: loads need no group to be waited for.

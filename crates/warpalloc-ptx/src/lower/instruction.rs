@@ -568,8 +568,8 @@ fn flight(
                 let is_result = matches!(role, Some(OperandRole::Def(_) | OperandRole::UseDef(_)));
                 (is_vector || is_result) && seen.part == Part::Value
             });
-            let operands = handed_over.flat_map(|(seen, &first)| first..first + seen.lanes);
-            Flight::Starts(kind, operands.collect())
+            let lanes = |(seen, &first): (&Seen, &u8)| (first..=u8::MAX).take(seen.lanes.into());
+            Flight::Starts(kind, handed_over.flat_map(lanes).collect())
         }
         Some(Asynchronous::Commits(kind)) if happens => Flight::Commits(kind),
         Some(Asynchronous::Completes(kind)) if happens => {

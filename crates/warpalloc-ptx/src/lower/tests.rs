@@ -446,3 +446,52 @@ fn a_scalar_result_of_a_tensor_load_is_in_flight_too() {
         },
     );
 }
+
+/// Where nothing can be concluded from a wait because it is guarded, as the product is.
+#[test]
+fn what_is_in_flight_is_kept_until_its_name_is_written_anew() {
+    let code = store(
+        "setp.eq.b32 p, i, 0;\n\
+         @p wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, 1, 1, 1, 0, 0;\n\
+         @p wgmma.commit_group.sync.aligned;\nst.global.u32 [table], i;\n\
+         @p wgmma.wait_group.sync.aligned 0;\nld.global.v4.f32 {f0, f1, f2, f3}, [table];",
+    );
+    lowers(&code, |l| {
+        let [landing] = &landings(&l)[..] else {
+            panic!("one landing")
+        };
+        assert_eq!(landing.len(), 4, "before the load, which nobody waits for");
+        let product = l.function.operands(find(&l, "wgmma.mma_async"));
+        let in_flight = product.iter().take(4).map(|o| o.vreg);
+        assert!(in_flight.eq(landing.iter().map(|o| o.vreg)));
+        let end = l.function.terminator(l.function.entry());
+        assert!(l.function.operands(end).is_empty());
+    });
+}
+
+#[test]
+fn what_nobody_waits_for_is_kept_in_a_loop_without_end() {
+    let code = store(&format!(
+        "{PRODUCT}again: add.u32 i, i, 1;\nst.global.u32 [table], i;\nbra again;"
+    ));
+    lowers(&code, |l| {
+        let product = l.function.operands(find(&l, "wgmma.mma_async"));
+        let around = l.function.operands(find(&l, "bra"));
+        let in_flight = product.iter().take(4).map(|o| o.vreg);
+        assert!(in_flight.eq(around.iter().map(|o| o.vreg)));
+    });
+}
+
+#[test]
+fn the_last_operand_there_can_be_is_in_flight_too() {
+    let names: Vec<String> = (0..256).map(|i| format!("a{i}")).collect();
+    let code = format!(
+        ".reg .b32 a<256>;\ntcgen05.ld.sync.aligned.32x32b.x128.b32 {{{}}}, [table];\n\
+         tcgen05.wait::ld.sync.aligned;\nret;",
+        names.join(", ")
+    );
+    lowers(&code, |l| {
+        let load = l.function.operands(find(&l, "tcgen05.ld"));
+        assert!(load.len() == 256 && load.iter().all(|o| is_pinned(&l, o)));
+    });
+}

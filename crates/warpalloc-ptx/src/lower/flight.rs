@@ -400,11 +400,11 @@ impl Names {
         inst.kind == Kind::Copy && results.any(|at| state[at] != AT_REST)
     }
 
-    /// Keeps alive up to the end, or through each block that never comes to one, what a
-    /// product never waited for still uses.
+    /// Keeps alive up to the end, or through each block that never comes to one, what
+    /// nobody has waited for.
     fn keep(&self, state: &State, end: &mut DraftInst) -> Result<(), &'static str> {
-        for (&(kind, name), held) in self.list.iter().zip(state) {
-            if kind == AsyncKind::WarpgroupMma && *held != AT_REST && !held.passed {
+        for (&(_, name), held) in self.list.iter().zip(state) {
+            if *held != AT_REST && !held.passed {
                 end.operands.push(Operand::reads(name));
             }
         }

@@ -495,3 +495,17 @@ fn the_last_operand_there_can_be_is_handed_over() {
         assert!(is_pinned(&l, &product[255]));
     });
 }
+
+#[test]
+fn a_load_that_a_path_does_not_wait_for_is_kept_to_its_end() {
+    lowers(
+        ".reg .b32 t, a<2>; .reg .pred p; mov.u32 t, 0; setp.eq.u32 p, t, 0;\n\
+         tcgen05.ld.sync.aligned.32x32b.x2.b32 {a0, a1}, [t];\n@p bra out;\n\
+         tcgen05.wait::ld.sync.aligned;\nret;\nout: st.global.u32 [table], t; exit;",
+        |l| {
+            let load = &l.function.operands(find(&l, "tcgen05.ld"))[..2];
+            let end = l.function.operands(find(&l, "exit"));
+            assert!(load.iter().map(|o| o.vreg).eq(end.iter().map(|o| o.vreg)));
+        },
+    );
+}

@@ -98,9 +98,10 @@ pub fn affinities(program: &Program, ranges: &Ranges, frequencies: &Frequencies)
     most_frequent_first(&gather.found)
 }
 
-/// Sorts numbers instead of wishes: weights are not negative, so their bits have their order.
+/// Sorts numbers instead of wishes: weights are not negative, so their bits have their order
+/// once there is but one zero.
 fn most_frequent_first(found: &[Affinity]) -> Vec<Affinity> {
-    let weights = found.iter().map(|a| !a.weight.to_bits());
+    let weights = found.iter().map(|a| !(a.weight + 0.0).to_bits());
     let mut order: Vec<(u32, u32)> = weights.zip(0..).collect();
     order.sort_unstable();
     let sorted = order.iter().map(|&(_, index)| found[index as usize]);
@@ -195,6 +196,22 @@ impl Gather<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_negative_zero_comes_last() {
+        let wish = |number, weight| Affinity {
+            to: Value::new(number),
+            from: Value::new(9),
+            shift: 0,
+            weight,
+            filter: Filter::HAS_COPY,
+        };
+        let weights = [-0.0, 0.5, f32::INFINITY, 0.0, 0.5];
+        let found: Vec<Affinity> = (0..).zip(weights).map(|(n, w)| wish(n, w)).collect();
+        let sorted = most_frequent_first(&found);
+        let order = sorted.iter().map(|wish| wish.to.index());
+        assert_eq!(order.collect::<Vec<_>>(), [2, 1, 4, 0, 3]);
+    }
 
     /// Document 003, "Coalescing candidate filter bits".
     #[test]

@@ -115,6 +115,28 @@ fn what_is_not_understood_is_passed_through_with_a_warning() {
     );
 }
 
+/// In the words of the text: the line and the statement, or the register.
+#[test]
+fn what_does_not_fit_is_named_as_the_text_names_it() {
+    let refused = |file: &str, cap: &str| {
+        let run = warpalloc(&["alloc", file, "--maxnreg", cap]);
+        assert_eq!(run.status.code(), Some(1));
+        assert!(run.stdout.is_empty());
+        text(&run.stderr).to_owned()
+    };
+    let said = refused(&corpus("mma.sm_90.ptx"), "20");
+    let what = "mma.sm_90.ptx:15: `wmma_hgemm`: cannot allocate: line 232, \
+        `wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32`: what it reads needs 24 registers of R";
+    assert!(said.contains(what), "{said}");
+    let in_flight = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../warpalloc-ptx/tests/inflight/wgmma.sm_90a.ptx"
+    );
+    let said = refused(in_flight, "34");
+    let what = "`wgmma_registers`: cannot allocate: no register is left to pin `%s";
+    assert!(said.contains(what), "{said}");
+}
+
 #[test]
 fn what_cannot_be_done_is_refused() {
     let run = warpalloc(&[

@@ -579,11 +579,11 @@ impl<'m, 'a> Job<'m, 'a> {
     fn failure(&self, lowered: &Lowered, error: Error) -> Failure {
         match error {
             Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
-                Failure::Refused(error.to_string())
+                Failure::Refused(lowered.explain(&error))
             }
             Error::Invalid { .. } | Error::Unproved(_) => Failure::Fatal(PtxError::Unproved {
                 function: lowered.function.name().to_owned(),
-                message: error.to_string(),
+                message: lowered.explain(&error),
             }),
         }
     }

@@ -16,6 +16,7 @@
 //! ([`Passed`]). What is wrong with the text itself is an error.
 
 mod draft;
+mod explain;
 mod flight;
 mod instruction;
 mod names;

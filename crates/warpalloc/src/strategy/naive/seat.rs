@@ -57,7 +57,10 @@ pub fn seat(
             "the operands of `{}` do not fit into the registers side by side",
             function.opcode_name(function.inst(inst).opcode)
         ),
-        help: "raise the register budget or relax its fixed registers".into(),
+        help: match function.vregs().any(|v| function.vreg(v).pinned) {
+            true => "raise the register budget, or pin fewer values".into(),
+            false => "raise the register budget or relax its fixed registers".into(),
+        },
     })
 }
 

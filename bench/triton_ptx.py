@@ -301,7 +301,7 @@ def scratch(size, alignment, stream):
     raise RuntimeError("nothing is launched here")
 
 
-def compile_case(name, sm):
+def compiled(name, sm):
     kernel, types, constants, options = CASES[name]
     names = [n for n in kernel.arg_names if n not in constants]
     signature = dict(zip(names, types)) | {n: "constexpr" for n in constants}
@@ -309,8 +309,7 @@ def compile_case(name, sm):
     aligned = {(kernel.arg_names.index(n),): [["tt.divisibility", 16]]
                for n, t in zip(names, types) if t[0] == "*" or t == "i32"}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
-    compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
-    return compiled.asm["ptx"]
+    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
 
 
 def main():
@@ -320,7 +319,7 @@ def main():
     for sm in [int(a) for a in sys.argv[2:]] or [80, 90, 100, 120]:
         for name in CASES:
             try:
-                text = compile_case(name, sm)
+                text = compiled(name, sm).asm["ptx"]
             except Exception as error:  # Triton raises many kinds
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 print(f"{name} sm_{sm}: {lines[-1]}", file=sys.stderr)

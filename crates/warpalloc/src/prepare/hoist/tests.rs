@@ -227,9 +227,41 @@ fn facts_are_those_of_the_program_afterwards() {
             let moved = hoist_invariants(&mut program, &target, &mut facts, policy, chains);
             hoisted += moved.len();
             assert_same_facts(&program, &facts, &Facts::of(&program));
+            let ranges = Ranges::compute(&program, &target, &facts);
+            assert_levels(&program, &target, &facts, &ranges);
         }
     }
     assert!(hoisted > 30, "{hoisted}");
+}
+
+/// A block that never runs, reads the invariant and leads into the middle of the loop.
+#[test]
+fn levels_count_blocks_that_never_run() {
+    let mut b = Builder::new("unreached");
+    let [entry, head, latch, out, stray] = std::array::from_fn(|_| b.block());
+    let (x, c) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.jump(entry, head, &[]);
+    b.inst(head, "scale").def(c).use_(x).remat(3);
+    b.jump(head, latch, &[]);
+    b.inst(latch, "store").use_(c).effect(Effect::Write);
+    b.edge(latch, head, &[]);
+    b.edge(latch, out, &[]);
+    b.branch(latch, "br");
+    b.exit(out, "exit");
+    b.inst(stray, "store").use_(c).effect(Effect::Write);
+    b.jump(stray, latch, &[]);
+    let function = b.finish();
+    let target = Target::hardware(90).unwrap();
+    let mut program = Program::new(&function, &target, None).unwrap();
+    let mut facts = Facts::of(&program);
+    for moves in [1, 0] {
+        let ranges = Ranges::compute(&program, &target, &facts);
+        assert_levels(&program, &target, &facts, &ranges);
+        let policy = HoistPolicy::Always;
+        let moved = hoist_invariants(&mut program, &target, &mut facts, policy, true);
+        assert_eq!(moved.len(), moves);
+    }
 }
 
 /// Counting alone finds what the ranges of values add up to, and where a result is not
@@ -249,17 +281,7 @@ fn levels_are_those_of_ranges() {
         let program = Program::new(&function, &target, None).unwrap();
         let facts = Facts::of(&program);
         let ranges = Ranges::compute(&program, &target, &facts);
-        let levels = Levels::of(&program, &target, &facts);
-        for file in [File::R, File::UR] {
-            let expected = ranges.levels(file);
-            for (block, info) in program.blocks.iter() {
-                for (index, at) in levels.positions(&program, block).enumerate() {
-                    let level = level_at(&levels, file, at);
-                    let expected = expected[ranges.base(block) as usize + index];
-                    assert_eq!(level, expected, "{block} {index} of {}", info.ops.len());
-                }
-            }
-        }
+        let levels = assert_levels(&program, &target, &facts, &ranges);
         let loops = loops_of(&program, &facts.loops, HoistPolicy::Inner, 0);
         let mut tallies = Tallies::new(&program);
         for (l, _) in facts.loops.loops() {
@@ -304,6 +326,22 @@ fn levels_do_not_depend_on_the_order_of_operands() {
         assert_eq!(levels(written_first, true), [0, 1, 2, 1, 0, 0]);
         assert_eq!(levels(written_first, false), [0, 1, 2, 1, 0, 0]);
     }
+}
+
+/// Counts anew, and compares with what the ranges of values add up to.
+fn assert_levels(program: &Program, target: &Target, facts: &Facts, ranges: &Ranges) -> Levels {
+    let levels = Levels::of(program, target, facts);
+    for file in [File::R, File::UR] {
+        let expected = ranges.levels(file);
+        for (block, info) in program.blocks.iter() {
+            for (index, at) in levels.positions(program, block).enumerate() {
+                let level = level_at(&levels, file, at);
+                let expected = expected[ranges.base(block) as usize + index];
+                assert_eq!(level, expected, "{block} {index} of {}", info.ops.len());
+            }
+        }
+    }
+    levels
 }
 
 fn level_at(levels: &Levels, file: File, position: u32) -> i32 {

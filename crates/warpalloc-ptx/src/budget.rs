@@ -246,4 +246,18 @@ mod tests {
         let result = allocate(".entry k()\n.maxntid 384", body, &ModuleOptions::default());
         assert_eq!(result.functions[0].shortfall, None);
     }
+
+    #[test]
+    fn no_cap_is_written_into_a_kernel_whose_callee_shares_out_its_registers() {
+        let options = ModuleOptions {
+            maxnreg: Some(64),
+            ..ModuleOptions::default()
+        };
+        let callee = ".func give() { setmaxnreg.dec.sync.aligned.u32 40; ret; }\n";
+        let calls = format!("{callee}.entry k()\n.maxntid 384");
+        let result = allocate(&calls, "\tcall.uni give, ();\n", &options);
+        assert!(!result.text.contains(".maxnreg"), "{}", result.text);
+        let result = allocate(&calls, "", &options);
+        assert!(result.text.contains(".maxnreg 64"), "{}", result.text);
+    }
 }

@@ -340,6 +340,8 @@ struct Job<'m, 'a> {
     relaxed: bool,
     /// Shared memory declared at module level.
     shared_bytes: u64,
+    /// Whether a device function has a `setmaxnreg`.
+    callees_share_registers: bool,
 }
 
 impl<'m, 'a> Job<'m, 'a> {
@@ -366,6 +368,8 @@ impl<'m, 'a> Job<'m, 'a> {
             sm,
             relaxed: declared.is_some_and(|sm| sm >= 70) && module.version >= (6, 0),
             shared_bytes: vars.fold(0, u64::saturating_add),
+            callees_share_registers: functions_with_bodies(module)
+                .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
         })
     }
 
@@ -597,9 +601,17 @@ impl<'m, 'a> Job<'m, 'a> {
         let block = Block {
             threads: block_threads(function).map(|threads| threads.count),
             shared_bytes: self.shared_bytes_of(function),
-            shares_registers: function.body.as_ref().is_some_and(shares_registers),
+            shares_registers: self.shares_registers(function),
         };
         limits.budget(function, block)
+    }
+
+    /// Whether `setmaxnreg` moves registers between warps in `function` or what it may call.
+    fn shares_registers(&self, function: &ast::Function) -> bool {
+        function.body.as_ref().is_some_and(|body| {
+            has_instruction(body, "setmaxnreg")
+                || self.callees_share_registers && has_instruction(body, "call")
+        })
     }
 
     fn shared_bytes_of(&self, function: &ast::Function) -> u64 {
@@ -658,11 +670,11 @@ fn static_shared(body: &Body) -> u64 {
     body.stmts.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
-/// Whether the body has a `setmaxnreg`.
-fn shares_registers(body: &Body) -> bool {
+/// Whether the body has an instruction called `mnemonic`.
+fn has_instruction(body: &Body, mnemonic: &str) -> bool {
     body.stmts.iter().any(|stmt| match stmt {
-        Stmt::Inst(inst) => inst.mnemonic == "setmaxnreg",
-        Stmt::Scope(inner) => shares_registers(inner),
+        Stmt::Inst(inst) => inst.mnemonic == mnemonic,
+        Stmt::Scope(inner) => has_instruction(inner, mnemonic),
         _ => false,
     })
 }

@@ -44,6 +44,38 @@ fn every_allocator_manages_registers_in_flight() {
     }
 }
 
+/// `wmma.mma` may write over its last operand, but not where a product is to have that from.
+#[test]
+fn what_is_multiplied_in_place_may_also_be_a_fragment_in_flight() {
+    let fragment = |from: u32, len: u32| {
+        let names: Vec<String> = (from..from + len).map(|r| format!("%r{r}")).collect();
+        format!("{{{}}}", names.join(", "))
+    };
+    let (c, d, a, b) = (
+        fragment(0, 4),
+        fragment(4, 4),
+        fragment(8, 8),
+        fragment(16, 8),
+    );
+    let source = format!(
+        ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out)\n{{\n\
+         .reg .b32 %r<24>, %f<4>; .reg .b64 %rd;\nld.param.u64 %rd, [out];\n\
+         ld.global.v4.b32 {{%f0, %f1, %f2, %f3}}, [%rd];\nld.global.v4.b32 {c}, [%rd];\n\
+         wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {a}, [%rd];\n\
+         wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {b}, [%rd];\n\
+         wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {d}, {a}, {b}, {c};\n\
+         wgmma.fence.sync.aligned;\n\
+         wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, {c}, %rd, 1, 1, 1, 0;\n\
+         wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n\
+         st.global.v4.b32 [%rd], {{%f0, %f1, %f2, %f3}};\nst.global.v4.b32 [%rd+16], {d};\nret;\n}}\n"
+    );
+    for strategy in Strategy::ALL {
+        let result = allocated(&source, strategy, None);
+        let outcome = &result.functions[0].outcome;
+        assert!(matches!(outcome, Outcome::Allocated(_)), "{outcome:?}");
+    }
+}
+
 /// The text between where registers are handed over and where they are waited for.
 fn in_flight<'t>(text: &'t str, start: &str, wait: &str) -> Vec<&'t str> {
     let starts = text.match_indices(start).map(|(at, _)| &text[at..]);

@@ -112,7 +112,8 @@ fn landing<'m, 'a>(names: &[Landed], next: &DraftInst<'m, 'a>) -> DraftInst<'m, 
 /// Gives every web a virtual register of its own, pins those in flight, and lets landings
 /// write only what is read.
 ///
-/// A pinned value cannot be copied to stand beside others, so it is in no group.
+/// A pinned value cannot be copied to stand beside others or to be written over, so it is in
+/// no group and nothing is tied to it.
 pub(super) fn settle(draft: &mut Draft, webs: &Webs, kinds: &[AsyncKind]) {
     let reg = |&original: &VReg| DraftReg {
         pinned: false,
@@ -150,10 +151,28 @@ pub(super) fn settle(draft: &mut Draft, webs: &Webs, kinds: &[AsyncKind]) {
         if let Flight::Lands(passed) = &inst.flight {
             inst.operands = landed(&inst.operands, passed, &read);
         }
-        let operands = &inst.operands;
         let is_pinned = |o: &Operand| draft.regs[o.vreg.as_u32() as usize].pinned;
+        if !matches!(inst.flight, Flight::Lands(_)) {
+            untie(&mut inst.operands, is_pinned);
+        }
+        let operands = &inst.operands;
         inst.groups
             .retain(|group| !operands[group.range()].iter().any(is_pinned));
+    }
+}
+
+/// Keeps results apart from all inputs that could not make way for them.
+///
+/// What an instruction may do in place is tied: its result takes over the register of an
+/// input, which is copied first if somebody still reads it. A pinned one cannot be copied.
+fn untie(operands: &mut [Operand], is_pinned: impl Fn(&Operand) -> bool) {
+    for index in 0..operands.len() {
+        if let Constraint::Tied(input) = operands[index].constraint
+            && is_pinned(&operands[usize::from(input)])
+        {
+            operands[index].constraint = Constraint::Any;
+            operands[index].role = Role::EarlyDef;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Pinned values: never moved, stored or reloaded, whatever their operands ask for.
 
+use warpalloc::allocation::Edit;
 use warpalloc::check::trace;
 use warpalloc::function::Inst;
 use warpalloc::generate::{self, Rng, Shape};
@@ -161,5 +162,38 @@ fn a_result_tied_to_a_pinned_value_takes_over_its_register() {
     // The naive allocator sets registers aside for pinned values in the whole function.
     for (strategy, registers) in STRATEGIES.into_iter().zip([5, 4, 4]) {
         case(&crowded, registers, strategy).unwrap();
+    }
+}
+
+/// Between `async` and `wait` the hardware works on `v0`: what was computed from it before is
+/// kept, in memory if need be.
+#[test]
+fn nothing_is_computed_again_from_a_pinned_value() {
+    let list = |from: usize| -> Vec<String> { (from..from + 8).map(|v| format!("v{v}")).collect() };
+    let body = format!(
+        "
+        v0:r32.pinned = ld : read
+        {}
+        async v0 : write
+        {} = ld : read
+        use {} : write
+        use {} : write
+        wait v0 : write
+        exit : exit write",
+        list(1)
+            .iter()
+            .map(|v| format!("{v}:r32 = scale v0 : remat 1"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        list(9).join(":r32, ") + ":r32",
+        list(9).join(", "),
+        list(1).join(", "),
+    );
+    for strategy in STRATEGIES {
+        let outcome = case(&body, 12, strategy).unwrap();
+        let is_again = |edit: &Edit| matches!(edit, Edit::Recompute { .. });
+        let mut edits = outcome.allocation.edits.iter().map(|(_, edit)| edit);
+        assert!(!edits.any(is_again), "{strategy:?}");
+        assert!(!outcome.allocation.edits.is_empty(), "{strategy:?}");
     }
 }

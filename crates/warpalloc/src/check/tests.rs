@@ -724,6 +724,26 @@ fn pinned_values_stay_put_while_they_live() {
         .accepted();
 }
 
+/// `y` is computed again between where `x` is handed over and where it is waited for.
+#[test]
+fn nothing_is_computed_again_from_a_pinned_value_while_it_lives() {
+    let mut b = Builder::new("pinned");
+    let entry = b.block();
+    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.vreg_mut(x).pinned = true;
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.inst(entry, "scale").def(y).use_(x).remat(1);
+    b.inst(entry, "async").use_(x).effect(Effect::Write);
+    b.inst(entry, "store").use_(y).effect(Effect::Write);
+    b.inst(entry, "wait").use_(x).effect(Effect::Write);
+    b.exit(entry, "exit");
+    let case = |stored| Case::new(b.clone(), &format!("R0 R1 R0 R0 {stored} R0"));
+    case("R1").accepted();
+    case("R2")
+        .edit(before(3), again(1, &["R2", "R0"]))
+        .says("v0 part 0: the value is pinned and live, but R0 is read");
+}
+
 /// The instruction that waits for the hardware need not name what it waits for.
 #[test]
 fn a_new_order_reads_pinned_values_no_earlier() {

@@ -118,14 +118,16 @@ fn candidates(
     by
 }
 
-/// Whether the instruction alone permits it: one free result, free inputs, no effects.
-fn may_run_again(function: &Function, inst: Inst) -> bool {
+/// Whether the instruction alone permits it: one free result, free inputs, no effects. What
+/// is pinned may belong to the hardware when it would be read once more.
+pub(crate) fn may_run_again(function: &Function, inst: Inst) -> bool {
     let info = function.inst(inst);
     let operands = function.operands(inst);
     let results = operands.iter().filter(|o| o.role.writes()).count();
-    let free = operands
-        .iter()
-        .all(|o| o.constraint == Constraint::Any && o.role != Role::UseDef);
+    let free = operands.iter().all(|o| {
+        let is_pinned = function.vreg(o.vreg).pinned;
+        o.constraint == Constraint::Any && o.role != Role::UseDef && !is_pinned
+    });
     let plain = info.remat.is_some() && info.effect == Effect::Pure;
     plain && results == 1 && free && function.groups(inst).is_empty()
 }

@@ -136,6 +136,10 @@ impl Flow<'_> {
         for (operand, &reg) in operands.iter().zip(regs) {
             if operand.role.reads() {
                 self.expect(operand.vreg, reg, site)?;
+                // The hardware may be at work on what is pinned.
+                for unit in 0..self.width(operand.vreg) {
+                    self.source(reg.offset(unit))?;
+                }
             }
         }
         for (operand, &reg) in operands.iter().zip(regs) {

@@ -9,8 +9,8 @@ use super::class::RegClass;
 use super::guidance::Costs;
 use super::knobs::Knobs;
 use super::setup::DEFAULT_COST;
-use crate::function::{Constraint, Effect, Role};
 use crate::program::{Op, Program, Value};
+use crate::spill::remat::may_run_again;
 use crate::target::Target;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
@@ -42,12 +42,7 @@ impl RematLists {
             };
             let operands = program.function.operands(*inst);
             let steady = |v: Value| writes[v] == 1;
-            let sound = program.function.inst(*inst).effect == Effect::Pure
-                && operands.iter().filter(|o| o.role.writes()).count() == 1
-                && operands
-                    .iter()
-                    .all(|o| o.constraint == Constraint::Any && o.role != Role::UseDef)
-                && values.iter().all(|&v| steady(v));
+            let sound = may_run_again(program.function, *inst) && values.iter().all(|&v| steady(v));
             let cheap = f32::from(cycles) < knobs.remat_threshold * DEFAULT_COST;
             for (&value, _) in values.iter().zip(operands).filter(|(_, o)| o.role.writes()) {
                 if sound && cheap && value.index() < program.function.vreg_count() {
@@ -74,7 +69,7 @@ impl RematLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::Builder;
+    use crate::function::{Builder, Effect};
     use crate::target::Class;
 
     #[test]

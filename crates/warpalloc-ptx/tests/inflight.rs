@@ -44,6 +44,44 @@ fn every_allocator_manages_registers_in_flight() {
     }
 }
 
+/// Fragments are copies of values that are stored while the hardware still reads the fragments:
+/// under pressure these come from memory, not from the registers in flight.
+#[test]
+fn nothing_reads_fragments_in_flight_that_are_copies() {
+    let each = |line: &dyn Fn(u32) -> String, registers: std::ops::Range<u32>| -> String {
+        registers.map(line).collect()
+    };
+    let load = |r: u32| format!("ld.global.b32 %r{r}, [%rd+{}];\n", 4 * r);
+    let store = |r: u32| format!("st.global.b32 [%rd+{}], %r{r};\n", 4 * r);
+    let copy = |r: u32| format!("mov.b32 %a{r}, %r{r};\n");
+    // The copied values are worth least, so that they are the ones in memory.
+    let others = each(&store, 4..16).repeat(3);
+    let source = format!(
+        ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out)\n{{\n\
+         .reg .b32 %r<16>, %a<4>, %f<4>; .reg .b64 %rd;\nld.param.u64 %rd, [out];\n\
+         {}{others}ld.global.v4.b32 {{%f0, %f1, %f2, %f3}}, [%rd];\n{}wgmma.fence.sync.aligned;\n\
+         wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, \
+         {{%a0, %a1, %a2, %a3}}, %rd, 1, 1, 1, 0;\nwgmma.commit_group.sync.aligned;\n{}{others}\
+         wgmma.wait_group.sync.aligned 0;\nst.global.v4.b32 [%rd], {{%f0, %f1, %f2, %f3}};\nret;\n}}\n",
+        each(&load, 0..16),
+        each(&copy, 0..4),
+        each(&store, 0..4),
+    );
+    for strategy in Strategy::ALL {
+        for maxnreg in [None, Some(20), Some(24)] {
+            let text = allocated(&source, strategy, maxnreg).text;
+            for stretch in in_flight(&text, "wgmma.mma_async", "wgmma.wait_group") {
+                let (product, rest) = stretch.split_once(';').unwrap();
+                let fragment = product.split(['{', '}']).nth(3).unwrap();
+                for register in fragment.split(',').map(str::trim) {
+                    let read = format!("{register};");
+                    assert!(!rest.contains(&read), "{}: {text}", strategy.name());
+                }
+            }
+        }
+    }
+}
+
 /// `wmma.mma` may write over its last operand, but not where a product is to have that from.
 #[test]
 fn what_is_multiplied_in_place_may_also_be_a_fragment_in_flight() {

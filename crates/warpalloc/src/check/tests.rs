@@ -744,6 +744,28 @@ fn nothing_is_computed_again_from_a_pinned_value_while_it_lives() {
         .says("v0 part 0: the value is pinned and live, but R0 is read");
 }
 
+/// `x` becomes the pinned `p` in place: from there on it is only where else it was kept.
+#[test]
+fn what_a_pinned_value_was_copied_from_is_not_read_in_its_register() {
+    let mut b = Builder::new("pinned");
+    let entry = b.block();
+    let (x, p) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.vreg_mut(p).pinned = true;
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    b.copy(entry, p, x);
+    b.inst(entry, "async").use_(p).effect(Effect::Write);
+    b.inst(entry, "store").use_(x).effect(Effect::Write);
+    b.inst(entry, "wait").use_(p).effect(Effect::Write);
+    b.exit(entry, "exit");
+    let case = |stored| Case::new(b.clone(), &format!("R0 R0 R0 R0 {stored} R0")).delete(1);
+    case("R0").says("v0 part 0: not in R0, which holds v1");
+    let kept = || case("R1").edit(after(0), mov("R2", "R0", 1));
+    kept().edit(before(3), mov("R1", "R2", 1)).accepted();
+    kept()
+        .edit(before(3), mov("R1", "R0", 1))
+        .says("v0 part 0: not in R1, which holds v1");
+}
+
 /// The instruction that waits for the hardware need not name what it waits for.
 #[test]
 fn a_new_order_reads_pinned_values_no_earlier() {

@@ -5,14 +5,15 @@
 //! only be entered from one other starts with what that one left; any other starts knowing
 //! nothing. Registers that hold the same content are interchangeable for whoever reads
 //! them, so readers are sent to the one that has held it longest: copies then lose their
-//! readers and, if nothing else needs them, disappear.
+//! readers and, if nothing else needs them, disappear. Nobody is sent to the register of a
+//! pinned value, on which the hardware may be at work.
 
 use super::FinishCounts;
 use super::code::{Code, Locations, Step};
 use crate::allocation::{Edit, SlotAddr};
 use crate::analysis::Order;
 use crate::function::{Block, Constraint, Inst, Role};
-use crate::target::{PReg, Target, Unit};
+use crate::target::{PReg, RegSet, Target, Unit};
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ pub(super) fn run(code: &mut Code, counts: &mut FinishCounts) {
     let order = Order::compute(function);
     let mut kept: FxHashMap<Block, State> = FxHashMap::default();
     let mut clock = 1;
+    let pinned = pinned_registers(code);
     for &block in order.reverse_postorder() {
         let inherited = match function.preds(block) {
             [_] if block != function.entry() => kept.remove(&block),
@@ -34,6 +36,7 @@ pub(super) fn run(code: &mut Code, counts: &mut FinishCounts) {
             state,
             clock,
             counts: &mut *counts,
+            pinned: &pinned,
         };
         walk.block(block);
         for (succ, edge) in function.succs(block).iter().enumerate() {
@@ -50,6 +53,26 @@ pub(super) fn run(code: &mut Code, counts: &mut FinishCounts) {
         }
         clock = walk.clock;
     }
+}
+
+/// The registers of pinned values, each of which stays in one.
+fn pinned_registers(code: &Code) -> RegSet {
+    let function = code.function;
+    let mut pinned = RegSet::new(code.target);
+    if !function.vregs().any(|v| function.vreg(v).pinned) {
+        return pinned;
+    }
+    for inst in function.insts().filter(|&i| !code.deleted.contains(i)) {
+        let regs = &code.registers[function.operand_range(inst)];
+        for (operand, &reg) in function.operands(inst).iter().zip(regs) {
+            let vreg = function.vreg(operand.vreg);
+            let units = code.target.units(reg, code.target.width(vreg.class));
+            units
+                .filter(|_| vreg.pinned)
+                .for_each(|unit| pinned.insert(unit));
+        }
+    }
+    pinned
 }
 
 /// What a location holds: piece `piece` of the content `number`, which fills `of` pieces.
@@ -113,6 +136,8 @@ struct Walk<'c, 'a> {
     state: State,
     clock: u32,
     counts: &'c mut FinishCounts,
+    /// Where pinned values are.
+    pinned: &'c RegSet,
 }
 
 impl Walk<'_, '_> {
@@ -340,6 +365,7 @@ impl Walk<'_, '_> {
             reg.file == to.file
                 && is_aligned_like(reg, to, units)
                 && !overlap(reg, units, to, units)
+                && !self.is_pinned(reg, units)
         });
         for (unit, &content) in units_to.into_iter().zip(&contents) {
             self.state.set_unit(unit, content);
@@ -360,8 +386,16 @@ impl Walk<'_, '_> {
     /// The register that has held the contents of `reg` longest among those that suit.
     fn oldest(&self, reg: PReg, width: usize, suits: impl Fn(PReg) -> bool) -> PReg {
         let contents = self.contents(reg, width);
-        let same_file = |other: PReg| other.file == reg.file && (other == reg || suits(other));
-        self.holder(&contents, same_file).unwrap_or(reg)
+        let suits = |other: PReg| {
+            let may_change = || suits(other) && !self.is_pinned(other, width);
+            other.file == reg.file && (other == reg || may_change())
+        };
+        self.holder(&contents, suits).unwrap_or(reg)
+    }
+
+    /// Whether a pinned value is ever in one of the `width` units from `reg` on.
+    fn is_pinned(&self, reg: PReg, width: usize) -> bool {
+        !self.pinned.is_empty() && self.pinned.overlaps(self.code.target, reg, width)
     }
 
     /// The register that has held `contents` longest among those that suit.

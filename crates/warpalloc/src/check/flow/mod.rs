@@ -439,7 +439,7 @@ impl<'a> Flow<'a> {
         match self.equations.record(inst) {
             Some(record) => self.define_recorded(inst, record),
             None if info.kind == Kind::Copy && self.is_faithful_copy(operands) => {
-                self.copy(operands, deleted);
+                self.copy(operands, registers, deleted);
             }
             None => self.define(operands),
         }
@@ -496,12 +496,14 @@ impl<'a> Flow<'a> {
 
     /// Gives the parts of the results the values of the inputs' parts.
     ///
-    /// A pinned value is tied to its register, so an executed copy makes another value.
-    fn copy(&mut self, operands: &[Operand], deleted: bool) {
+    /// A pinned value is tied to its register, so an executed copy makes another value, and
+    /// a deleted one that makes a pinned value turns what its register holds into that.
+    fn copy(&mut self, operands: &[Operand], registers: &[PReg], deleted: bool) {
         let pinned = |o: &Operand| self.function.vreg(o.vreg).pinned;
         if !deleted && !self.pinned.is_empty() && operands.iter().any(pinned) {
             return self.define(operands);
         }
+        let makes_pinned = operands.iter().any(|o| o.role.writes() && pinned(o));
         let mut values: SmallVec<[Value; 16]> = SmallVec::new();
         for input in operands.iter().filter(|o| o.role.reads()) {
             values.extend_from_slice(self.parts(input.vreg));
@@ -513,6 +515,33 @@ impl<'a> Flow<'a> {
             for (part, value) in (base..base + width).zip(&mut values) {
                 self.current[part] = value;
                 self.homes[(value - self.base) as usize] |= self.part_files[part];
+            }
+        }
+        if makes_pinned {
+            self.take_over(operands, registers);
+        }
+    }
+
+    /// Makes other values of copied ones in the registers of the results, and only there: who
+    /// has the old ones finds them elsewhere.
+    fn take_over(&mut self, operands: &[Operand], registers: &[PReg]) {
+        let results = || {
+            let operands = operands.iter().zip(registers);
+            operands.filter(|(o, _)| o.role.writes())
+        };
+        let copied: Vec<Value> = results()
+            .flat_map(|(o, _)| self.parts(o.vreg).to_vec())
+            .collect();
+        self.define(operands);
+        let mut copied = copied.into_iter();
+        for (operand, &reg) in results() {
+            let first = self.target.unit(reg).index();
+            let base = self.part_base[operand.vreg.index()] as usize;
+            for (part, value) in (0..self.width(operand.vreg)).zip(&mut copied) {
+                if self.locations.get(first + part) == Content::whole(value) {
+                    let content = Content::whole(self.current[base + part]);
+                    self.locations.set(first + part, content);
+                }
             }
         }
     }

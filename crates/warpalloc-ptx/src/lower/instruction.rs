@@ -7,8 +7,8 @@ use super::{Code, Lowering, Occurrence, Source, Stop};
 use crate::ast::{Instruction, Name, Operand as Ast, Span};
 use crate::diag::ParseError;
 use crate::opcode::{
-    self, AddressShape, Asynchronous, Control, Description, InstrShape, OperandRole, OperandShape,
-    Ty, Width, describe,
+    self, AddressShape, AsyncKind, Asynchronous, Control, Description, InstrShape, OperandRole,
+    OperandShape, Ty, Width, describe,
 };
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -566,7 +566,9 @@ fn flight(
                 let is_vector = matches!(mentions.shapes[operand], OperandShape::Vector(_));
                 let role = description.operands.get(operand).map(|o| o.role);
                 let is_result = matches!(role, Some(OperandRole::Def(_) | OperandRole::UseDef(_)));
-                (is_vector || is_result) && seen.part == Part::Value
+                // Sparse products have metadata besides. Nothing says when it has been read.
+                let is_metadata = kind == AsyncKind::WarpgroupMma && seen.width == Width::B32;
+                (is_vector || is_result || is_metadata) && seen.part == Part::Value
             });
             let lanes = |(seen, &first): (&Seen, &u8)| (first..=u8::MAX).take(seen.lanes.into());
             Flight::Starts(kind, handed_over.flat_map(lanes).collect())

@@ -497,6 +497,21 @@ fn the_last_operand_there_can_be_is_handed_over() {
 }
 
 #[test]
+fn the_metadata_of_a_sparse_product_is_handed_over() {
+    let code = store(
+        ".reg .b32 m; mov.b32 m, 0;\n\
+         wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {f0, f1, f2, f3}, d, d, m, 0, 1, 1, 1, 0, 0;\n\
+         wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;",
+    );
+    lowers(&code, |l| {
+        let product = l.function.operands(find(&l, "wgmma.mma_async.sp"));
+        let pinned: Vec<bool> = product.iter().map(|o| is_pinned(&l, o)).collect();
+        // Accumulators, two descriptors, the metadata.
+        assert_eq!(pinned, [true, true, true, true, false, false, true]);
+    });
+}
+
+#[test]
 fn a_load_that_a_path_does_not_wait_for_is_kept_to_its_end() {
     lowers(
         ".reg .b32 t, a<2>; .reg .pred p; mov.u32 t, 0; setp.eq.u32 p, t, 0;\n\

@@ -12,13 +12,15 @@
 //!   nothing; ties, exclusions, copies, undefined values and recomputation make sense;
 //! - *placement* (`placement`): fixed registers, ties and groups of one instruction can all
 //!   be satisfied at once;
-//! - *definedness* (`defined`): on every path, a value is written before it is read.
+//! - *definedness* (`defined`): on every path, a value is written before it is read;
+//! - *pinned values* (`pinned`): nothing has to move them.
 //!
 //! All of it is linear in the size of the function, save definedness, which takes time in
 //! proportion to the blocks that values live through.
 
 mod defined;
 mod inst;
+mod pinned;
 mod placement;
 
 use super::*;
@@ -44,7 +46,9 @@ impl Function {
         };
         rules.shape()?;
         rules.instructions()?;
-        rules.defined_before_use()
+        let liveness = rules.defined_before_use()?;
+        rules.pinned(&liveness)?;
+        Ok(liveness)
     }
 }
 

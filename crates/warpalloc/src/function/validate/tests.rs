@@ -540,3 +540,29 @@ fn a_guarded_definition_reads_the_old_value() {
     b.exit(entry, "exit");
     assert!(complaint(b).contains("v0 is read, but nothing writes it"));
 }
+
+/// The result would take the register that the pinned value has to stay in.
+#[test]
+fn nothing_is_tied_to_a_pinned_value_that_is_read_afterwards() {
+    let tied = |is_read_afterwards: bool| {
+        let (mut b, entry, values) = start(1);
+        let result = b.vreg(Class::R32);
+        b.vreg_mut(values[0]).pinned = true;
+        b.inst(entry, "wait").use_(values[0]).operand(Operand {
+            vreg: result,
+            role: Role::Def,
+            constraint: Constraint::Tied(0),
+        });
+        b.inst(entry, "store").use_(result);
+        if is_read_afterwards {
+            b.inst(entry, "store").use_(values[0]);
+        }
+        b.exit(entry, "exit");
+        b
+    };
+    assert_eq!(tied(false).finish().validate(&target()), Ok(()));
+    let complaint = complaint(tied(true));
+    let expected =
+        "invalid function: block0, inst1: v1 is tied to v0, which is pinned and read afterwards";
+    assert_eq!(complaint, expected);
+}

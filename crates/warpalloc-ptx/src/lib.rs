@@ -26,6 +26,7 @@ pub mod promote;
 pub mod visit;
 
 mod budget;
+mod launch;
 mod literal;
 
 pub use ast::{Instruction, Module, Name, Operand, Span, Stmt};

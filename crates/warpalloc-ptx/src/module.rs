@@ -3,10 +3,11 @@
 //! Functions know nothing of each other, so they are worked on in parallel; their edits are
 //! joined in the order of the text, and the result does not depend on who was first.
 
-use crate::apply::{self, Surroundings, Threads, Unspeakable};
-use crate::ast::{self, Body, Item, Linkage, Module, Span, Stmt};
+use crate::apply::{self, Surroundings, Unspeakable};
+use crate::ast::{self, Body, Item, Module, Span};
 use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
 use crate::diag::{ParseError, line_and_column};
+use crate::launch::{block_threads, has_instruction, is_static_shared, static_shared, write_cap};
 use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
 use crate::printer::{EditConflict, Edits};
 use crate::promote::{Promoted, promote_where};
@@ -20,9 +21,6 @@ use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc::target::{File, Target};
 use warpalloc::{Error, Options, allocate};
-
-/// Threads of the largest block.
-const MOST_THREADS: u32 = 1024;
 
 /// Where spilled values go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -642,54 +640,6 @@ fn sm_number(target: &str) -> Option<u32> {
         .trim_end_matches(|c: char| c.is_ascii_lowercase())
         .parse()
         .ok()
-}
-
-/// The bound on the block that an entry declares.
-fn block_threads(function: &ast::Function) -> Option<Threads> {
-    let bound = |keyword: &str| function.directives.iter().find(|d| d.keyword == keyword);
-    let exact = bound("reqntid");
-    let values = &exact.or_else(|| bound("maxntid"))?.values;
-    let count = values
-        .iter()
-        .fold(1u32, |all, &dim| all.saturating_mul(dim.max(1)));
-    // `.maxntid` bounds a product, so any shape of that size may be launched.
-    let flat = exact.is_some() && values.iter().skip(1).all(|&dim| dim <= 1);
-    (count <= MOST_THREADS).then_some(Threads { count, flat })
-}
-
-fn is_static_shared(var: &ast::VarDecl) -> bool {
-    var.space.starts_with("shared") && var.linkage != Linkage::Extern
-}
-
-fn static_shared(body: &Body) -> u64 {
-    let bytes = |stmt: &Stmt| match stmt {
-        Stmt::Var(var) if is_static_shared(var) => apply::variable_bytes(var),
-        Stmt::Scope(inner) => static_shared(inner),
-        _ => 0,
-    };
-    body.stmts.iter().map(bytes).fold(0, u64::saturating_add)
-}
-
-/// Whether the body has an instruction called `mnemonic`.
-fn has_instruction(body: &Body, mnemonic: &str) -> bool {
-    body.stmts.iter().any(|stmt| match stmt {
-        Stmt::Inst(inst) => inst.mnemonic == mnemonic,
-        Stmt::Scope(inner) => has_instruction(inner, mnemonic),
-        _ => false,
-    })
-}
-
-/// Puts `.maxnreg` where ptxas looks for it, in place of one that is there.
-fn write_cap(function: &ast::Function, cap: u32, edits: &mut Edits) {
-    let text = format!(".maxnreg {cap}");
-    match function.directives.iter().find(|d| d.keyword == "maxnreg") {
-        Some(old) => edits.replace(old.span, &text),
-        None => {
-            let last = function.directives.iter().map(|d| d.span.end).max();
-            let at = last.unwrap_or(function.directives_at);
-            edits.insert(at, &format!("\n{text}\n"));
-        }
-    }
 }
 
 impl FunctionReport {

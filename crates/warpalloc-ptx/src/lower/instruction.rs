@@ -549,8 +549,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
     }
 }
 
-/// The part of an instruction in what hardware does with registers meanwhile: vectors and
-/// all results are handed over, addresses and descriptors are read when it issues.
+/// The part of an instruction in what hardware does with registers meanwhile: vectors,
+/// all results and metadata are handed over, addresses and descriptors are read when it issues.
 fn flight(
     inst: &Instruction,
     description: &Description,

@@ -237,11 +237,11 @@ pub struct Carry {
 
 /// Registers that an operation still uses after its instruction has issued.
 ///
-/// Between the start and the completion the vector registers of the instruction belong to the hardware: they may not be
-/// moved, spilled, read or given to another value.
+/// Between the start and the completion the vectors, results and metadata of the instruction belong to the hardware: they
+/// may not be moved, spilled, read or given to another value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AsyncKind {
-    /// The accumulator and the register fragment of `wgmma.mma_async`, until a `wgmma.wait_group` that covers it.
+    /// The accumulator, the register fragment and the metadata of `wgmma.mma_async`, until a `wgmma.wait_group` that covers it.
     WarpgroupMma,
     /// The destination of `tcgen05.ld`, until `tcgen05.wait::ld`.
     TensorLoad,
@@ -250,7 +250,7 @@ pub enum AsyncKind {
 /// The part of an instruction in an asynchronous operation on registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asynchronous {
-    /// Hands its vector registers to the hardware.
+    /// Hands registers to the hardware.
     Starts(AsyncKind),
     /// Closes a group of operations, which can then be waited for.
     Commits(AsyncKind),

@@ -1,6 +1,8 @@
 //! Each fault on the smallest function that shows it, next to the allocation that is right.
 
 mod ahead;
+mod pinned;
+mod recompute;
 
 use super::*;
 use crate::allocation::{Edit, Edits, Frame, Point, SlotAddr, Space};
@@ -133,6 +135,13 @@ fn reload(to: &str, offset: i32, width: u8) -> Edit {
 fn transfer(to: &str, from: &str, regs: u8) -> Edit {
     let (to, from) = (r(to), r(from));
     Edit::Transfer { to, from, regs }
+}
+
+fn again(inst: usize, regs: &[&str]) -> Edit {
+    Edit::Recompute {
+        inst: Inst::new(inst),
+        regs: regs.iter().map(|name| r(name)).collect(),
+    }
 }
 
 /// `x = load; y = load; store x, y; exit`: operands x y x y.
@@ -605,80 +614,6 @@ fn a_piece_of_a_value_does_not_stand_for_the_whole() {
         .says("no whole value");
 }
 
-/// `c = const; x = load; y = add x, c; store y, c`: operands c x y x c y c.
-fn with_constant() -> Builder {
-    let mut b = Builder::new("remat");
-    let entry = b.block();
-    let (c, x, y) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R32));
-    b.inst(entry, "const").def(c).imm(7).remat(1);
-    b.inst(entry, "load").def(x).effect(Effect::Read);
-    b.inst(entry, "add").def(y).use_(x).use_(c).remat(2);
-    b.inst(entry, "store").use_(y).use_(c).effect(Effect::Write);
-    b.exit(entry, "exit");
-    b
-}
-
-fn again(inst: usize, regs: &[&str]) -> Edit {
-    Edit::Recompute {
-        inst: Inst::new(inst),
-        regs: regs.iter().map(|name| r(name)).collect(),
-    }
-}
-
-#[test]
-fn recomputation_yields_the_current_value_from_current_inputs() {
-    let registers = "R0 R1 R2 R1 R3 R2 R4";
-    Case::new(with_constant(), registers)
-        .delete(0)
-        .edit(before(2), again(0, &["R3"]))
-        .edit(before(3), again(0, &["R4"]))
-        .accepted();
-    Case::new(with_constant(), "R0 R1 R2 R1 R0 R5 R0")
-        .edit(before(3), again(2, &["R5", "R1", "R0"]))
-        .accepted();
-    Case::new(with_constant(), "R0 R1 R2 R1 R0 R5 R0")
-        .edit(before(3), again(2, &["R5", "R0", "R1"]))
-        .says("not in R0, which holds v0");
-    Case::new(with_constant(), "R0 R1 R2 R1 R0 R2 R0")
-        .edit(before(3), again(1, &["R5"]))
-        .says("inst1 may not be executed again");
-    Case::new(with_constant(), "R0 R1 R2 R1 R0 R2 R0")
-        .edit(before(3), again(0, &["P0"]))
-        .says("P0 is no register of class r32");
-}
-
-#[test]
-fn a_recomputation_ends_with_its_inputs() {
-    let mut b = Builder::new("stale");
-    let (entry, next) = (b.block(), b.block());
-    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
-    b.inst(entry, "load").def(x).effect(Effect::Read);
-    b.inst(entry, "add").def(y).use_(x).remat(2);
-    b.inst(entry, "inc").use_def(x);
-    b.jump(entry, next, &[]);
-    b.inst(next, "store").use_(y).use_(x).effect(Effect::Write);
-    b.exit(next, "exit");
-    Case::new(b, "R0 R1 R0 R0 R2 R0")
-        .edit(before(4), again(1, &["R2", "R0"]))
-        .says("inst1 would not compute the current value");
-}
-
-#[test]
-fn an_input_may_be_kept_alive_to_recompute() {
-    let mut b = Builder::new("kept");
-    let (entry, next) = (b.block(), b.block());
-    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
-    b.inst(entry, "load").def(x).effect(Effect::Read);
-    b.inst(entry, "add").def(y).use_(x).remat(2);
-    b.jump(entry, next, &[]);
-    b.inst(next, "store").use_(y).effect(Effect::Write);
-    b.exit(next, "exit");
-    Case::new(b, "R0 R1 R0 R2")
-        .delete(1)
-        .edit(before(3), again(1, &["R2", "R0"]))
-        .accepted();
-}
-
 #[test]
 fn preserved_registers_come_back() {
     let build = || {
@@ -701,92 +636,6 @@ fn preserved_registers_come_back() {
         .edit(before(0), mov("R9", "R24", 1))
         .edit(before(2), mov("R24", "R9", 1))
         .accepted();
-}
-
-#[test]
-fn pinned_values_stay_put_while_they_live() {
-    let build = || {
-        let mut b = Builder::new("pinned");
-        let entry = b.block();
-        let x = b.vreg(Class::R32);
-        b.vreg_mut(x).pinned = true;
-        b.inst(entry, "async").def(x).effect(Effect::Write);
-        b.inst(entry, "wait").use_(x).effect(Effect::Write);
-        b.exit(entry, "exit");
-        b
-    };
-    Case::new(build(), "R0 R0").accepted();
-    Case::new(build(), "R0 R1")
-        .edit(before(1), mov("R1", "R0", 1))
-        .says("v0 part 0: the value is pinned and live, but R0 is read");
-    Case::new(build(), "R0 R0")
-        .edit(after(1), mov("R1", "R0", 1))
-        .accepted();
-}
-
-/// `y` is computed again between where `x` is handed over and where it is waited for.
-#[test]
-fn nothing_is_computed_again_from_a_pinned_value_while_it_lives() {
-    let mut b = Builder::new("pinned");
-    let entry = b.block();
-    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
-    b.vreg_mut(x).pinned = true;
-    b.inst(entry, "load").def(x).effect(Effect::Read);
-    b.inst(entry, "scale").def(y).use_(x).remat(1);
-    b.inst(entry, "async").use_(x).effect(Effect::Write);
-    b.inst(entry, "store").use_(y).effect(Effect::Write);
-    b.inst(entry, "wait").use_(x).effect(Effect::Write);
-    b.exit(entry, "exit");
-    let case = |stored| Case::new(b.clone(), &format!("R0 R1 R0 R0 {stored} R0"));
-    case("R1").accepted();
-    case("R2")
-        .edit(before(3), again(1, &["R2", "R0"]))
-        .says("v0 part 0: the value is pinned and live, but R0 is read");
-}
-
-/// `x` becomes the pinned `p` in place: from there on it is only where else it was kept.
-#[test]
-fn what_a_pinned_value_was_copied_from_is_not_read_in_its_register() {
-    let mut b = Builder::new("pinned");
-    let entry = b.block();
-    let (x, p) = (b.vreg(Class::R32), b.vreg(Class::R32));
-    b.vreg_mut(p).pinned = true;
-    b.inst(entry, "load").def(x).effect(Effect::Read);
-    b.copy(entry, p, x);
-    b.inst(entry, "async").use_(p).effect(Effect::Write);
-    b.inst(entry, "store").use_(x).effect(Effect::Write);
-    b.inst(entry, "wait").use_(p).effect(Effect::Write);
-    b.exit(entry, "exit");
-    let case = |stored| Case::new(b.clone(), &format!("R0 R0 R0 R0 {stored} R0")).delete(1);
-    case("R0").says("v0 part 0: not in R0, which holds v1");
-    let kept = || case("R1").edit(after(0), mov("R2", "R0", 1));
-    kept().edit(before(3), mov("R1", "R2", 1)).accepted();
-    kept()
-        .edit(before(3), mov("R1", "R0", 1))
-        .says("v0 part 0: not in R1, which holds v1");
-}
-
-/// The instruction that waits for the hardware need not name what it waits for.
-#[test]
-fn a_new_order_reads_pinned_values_no_earlier() {
-    let mut b = Builder::new("wait");
-    let entry = b.block();
-    let (x, y, z) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R32));
-    b.vreg_mut(x).pinned = true;
-    b.inst(entry, "async").def(x).effect(Effect::Write);
-    b.inst(entry, "wait").effect(Effect::Write);
-    b.inst(entry, "a").def(y).use_(x);
-    b.inst(entry, "b").def(z);
-    b.inst(entry, "store").use_(y).use_(z).effect(Effect::Write);
-    b.exit(entry, "exit");
-    let case = || {
-        let function = b.clone();
-        Case::new(function, "R0 R1 R0 R2 R1 R2")
-    };
-    case().order(&[0, 3, 1, 2, 4, 5]).accepted();
-    case()
-        .order(&[0, 2, 1, 3, 4, 5])
-        .says("inst2: the new order moves it across a write");
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl<'a> Nest<'a> {
             levels.get_or_insert_with(|| Levels::of(self.program, extent.target, self.facts));
         let room = &mut self.rooms[file.index()];
         let room = room.get_or_insert_with(|| Room::new(file, levels, extent));
-        let fits = room.take(levels, extent, &self.candidates, index, freed);
+        let fits = room.take(levels, extent, &self.candidates[index], freed);
         if fits {
             for input in inputs(self.program, &self.candidates[index]) {
                 self.tallies.of(input).reads -= 1;

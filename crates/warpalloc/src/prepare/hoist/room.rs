@@ -92,7 +92,7 @@ pub(super) struct Room {
     peak: i32,
     /// Candidates whose results are alive throughout that the levels do not know of yet,
     /// and their units.
-    added: Vec<usize>,
+    added: Vec<Candidate>,
     added_units: i32,
     /// Units alive throughout that have left since.
     freed: i32,
@@ -113,51 +113,41 @@ impl Room {
     }
 
     /// Takes room for the result of a candidate throughout the loop, if nowhere too much
-    /// would be alive once `freed` units have left.
+    /// would be alive once `freed` units have left. As long as there is plenty, where the
+    /// value lives already does not matter.
     pub(super) fn take(
         &mut self,
         levels: &mut Levels,
         extent: &Extent,
-        candidates: &[Candidate],
-        index: usize,
+        candidate: &Candidate,
         freed: i32,
     ) -> bool {
-        let fits = self.refused < REFUSALS && self.fits(levels, extent, candidates, index, freed);
-        match fits {
-            true => self.freed += freed,
-            false => self.refused += 1,
+        if self.refused == REFUSALS {
+            return false;
         }
-        fits
-    }
-
-    /// As long as there is plenty, where the value lives already does not matter.
-    fn fits(
-        &mut self,
-        levels: &mut Levels,
-        extent: &Extent,
-        candidates: &[Candidate],
-        index: usize,
-        freed: i32,
-    ) -> bool {
-        let width = extent.class(candidates[index].result).width as i32;
+        let width = extent.class(candidate.result).width as i32;
         let ceiling = levels.ceiling(self.file) + self.freed + freed;
         if self.peak + self.added_units + width <= ceiling {
-            self.added.push(index);
+            self.added.push(candidate.clone());
             self.added_units += width;
+            self.freed += freed;
             return true;
         }
         for added in std::mem::take(&mut self.added) {
-            let width = extent.class(candidates[added].result).width as i32;
-            let without = extent.without(levels, &candidates[added]);
-            self.raise(levels, &without, width);
+            let width = extent.class(added.result).width as i32;
+            self.raise(levels, &extent.without(levels, &added), width);
         }
         self.added_units = 0;
-        let without = extent.without(levels, &candidates[index]);
-        let has_room = levels.most(self.file, &without) + width <= ceiling;
-        if has_room {
-            self.raise(levels, &without, width);
+        let without = extent.without(levels, candidate);
+        let fits = levels.most(self.file, &without) + width <= ceiling;
+        match fits {
+            true => {
+                self.raise(levels, &without, width);
+                self.freed += freed;
+            }
+            false => self.refused += 1,
         }
-        has_room
+        fits
     }
 
     /// Makes something alive where it was not.

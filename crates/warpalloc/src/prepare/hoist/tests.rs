@@ -208,18 +208,24 @@ fn policies_have_names_and_numbers() {
     assert_eq!("2".parse::<HoistPolicy>(), Err(()));
 }
 
-#[test]
-fn facts_are_those_of_the_program_afterwards() {
-    let mut rng = Rng::new(5);
-    let mut hoisted = 0;
-    for number in 0..120 {
-        let target = Target::hardware(90).unwrap();
+/// Functions with something that may run again, every other one with wide values.
+fn random_functions(target: &Target, seed: u64) -> impl Iterator<Item = Function> {
+    let mut rng = Rng::new(seed);
+    (0..120).map(move |number| {
         let shape = Shape {
             remat: true,
             wide: number % 2 == 0,
             ..Shape::random(80, &mut rng)
         };
-        let function = generate::function(&shape, &target, &mut rng);
+        generate::function(&shape, target, &mut rng)
+    })
+}
+
+#[test]
+fn facts_are_those_of_the_program_afterwards() {
+    let target = Target::hardware(90).unwrap();
+    let mut hoisted = 0;
+    for (number, function) in random_functions(&target, 5).enumerate() {
         for policy in [HoistPolicy::Inner, HoistPolicy::Always] {
             let mut program = Program::new(&function, &target, None).unwrap();
             let mut facts = Facts::of(&program);
@@ -268,16 +274,9 @@ fn levels_count_blocks_that_never_run() {
 /// alive in a loop.
 #[test]
 fn levels_are_those_of_ranges() {
-    let mut rng = Rng::new(6);
+    let target = Target::hardware(90).unwrap();
     let mut candidates = 0;
-    for number in 0..120 {
-        let target = Target::hardware(90).unwrap();
-        let shape = Shape {
-            remat: true,
-            wide: number % 2 == 0,
-            ..Shape::random(80, &mut rng)
-        };
-        let function = generate::function(&shape, &target, &mut rng);
+    for function in random_functions(&target, 6) {
         let program = Program::new(&function, &target, None).unwrap();
         let facts = Facts::of(&program);
         let ranges = Ranges::compute(&program, &target, &facts);

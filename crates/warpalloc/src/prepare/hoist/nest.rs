@@ -5,8 +5,9 @@ use super::levels::Levels;
 use super::plan::{Candidate, Plan};
 use super::room::{Extent, Room};
 use crate::analysis::{Cfg, Loop, Loops};
-use crate::function::{Block, Clobbers, Effect, Inst, Kind, Role};
+use crate::function::{Block, Clobbers, Inst, Kind};
 use crate::program::{Facts, Op, Program, Value};
+use crate::spill::remat::may_run_again;
 use crate::target::Target;
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
@@ -310,24 +311,13 @@ fn inputs<'p>(program: &'p Program, candidate: &Candidate) -> impl Iterator<Item
 fn may_move(program: &Program, inst: Inst, values: &[Value]) -> Option<Value> {
     let function = program.function;
     let info = function.inst(inst);
-    info.remat?;
-    let plain = info.kind == Kind::Plain
-        && info.effect == Effect::Pure
-        && info.clobbers == Clobbers::None
-        && function.is_free(inst);
-    if !plain {
+    let is_plain = info.kind == Kind::Plain && info.clobbers == Clobbers::None;
+    if !is_plain || !function.is_free(inst) || !may_run_again(function, inst) {
         return None;
     }
-    let mut result = None;
-    for (operand, &value) in function.operands(inst).iter().zip(values) {
-        let free = value.index() == operand.vreg.index() && !function.vreg(operand.vreg).pinned;
-        match operand.role {
-            Role::Use if free => {}
-            Role::Def if free && result.is_none() => result = Some(value),
-            _ => return None,
-        }
-    }
-    let operands = function.operands(inst).iter().zip(values);
-    let mut read = operands.filter(|(o, _)| o.role.reads()).map(|(_, v)| v);
-    result.filter(|result| read.all(|v| v != result))
+    let operands = || function.operands(inst).iter().zip(values);
+    let (_, &result) = operands().find(|(o, _)| o.role.writes())?;
+    let keeps_its_values = operands().all(|(o, v)| o.vreg.index() == v.index());
+    let reads_result = operands().any(|(o, &v)| o.role.reads() && v == result);
+    (keeps_its_values && !reads_result).then_some(result)
 }

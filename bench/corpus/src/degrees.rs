@@ -2,35 +2,15 @@
 
 use std::fmt;
 
-use warpalloc::function::Function;
-use warpalloc::prepare::schedule::schedule;
-use warpalloc::prepare::split::{DegreeChange, Degrees, SplitPolicy};
-use warpalloc::program::Program;
-use warpalloc::target::Target;
+use warpalloc::internals::{DegreeChange, Degrees, SplitPolicy};
 
 /// The policies to compare, by name.
 pub fn policies() -> [(&'static str, SplitPolicy); 3] {
     [
         ("finely", SplitPolicy::finely()),
         ("at loops", SplitPolicy::default()),
-        ("documented", SplitPolicy::documented()),
+        ("reported", SplitPolicy::reported()),
     ]
-}
-
-/// What splitting does to `function`, in the order the allocator would choose; nothing
-/// where everything fits.
-pub fn measure(
-    function: &Function,
-    target: &Target,
-    reorder: bool,
-    policy: SplitPolicy,
-) -> Option<DegreeChange> {
-    let order = match reorder {
-        true => schedule(function, target),
-        false => None,
-    };
-    let program = Program::new(function, target, order).ok()?;
-    DegreeChange::measure(&program, target, policy)
 }
 
 /// One line about the function called `name`.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use warpalloc::Allocation;
+use warpalloc::cycles::AddedCycles;
 use warpalloc::function::Function;
-use warpalloc::spill::cost::added_cycles;
 use warpalloc::stats::Stats;
 use warpalloc::target::{File, Target};
 
@@ -59,7 +59,7 @@ impl Figures {
             mild: peak * 4 <= budget * 5,
             over_peak: clean.then(|| used as f64 / peak as f64),
             over_floor: clean.then(|| used as f64 / floor as f64),
-            cycles: added_cycles(function, allocation),
+            cycles: AddedCycles::of(function).net(allocation),
             frame: allocation.frame.local + allocation.frame.shared,
             stats: allocation.stats.clone(),
             refused: None,

@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use warpalloc::analysis::{Liveness, Pressure, register_floor};
 use warpalloc::check::{self, trace};
 use warpalloc::function::Function;
-use warpalloc::prepare::split::DegreeChange;
+use warpalloc::internals::DegreeChange;
 use warpalloc::target::{File, Target};
 use warpalloc::{Options, Strategy, allocate};
 use warpalloc_ptx::module::lower_module;
@@ -111,7 +111,7 @@ fn tabulate_degrees(args: &Args, full: &Target, functions: &[(Function, Bounds)]
             let target = full.clone().with_budget(File::R, regs);
             let changes: Vec<_> = functions
                 .par_iter()
-                .map(|(function, _)| degrees::measure(function, &target, reorder, policy))
+                .map(|(function, _)| DegreeChange::measure(function, &target, reorder, policy))
                 .collect();
             if args.per_function {
                 for ((function, _), change) in functions.iter().zip(&changes) {

@@ -28,7 +28,7 @@ pub struct PhaseFlags {
     no_split: bool,
     /// Do not remove and join needless code after allocation
     #[arg(long)]
-    no_finish: bool,
+    no_cleanup: bool,
     /// Set any option or knob by its name, after all other flags; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     option: Vec<(String, String)>,
@@ -92,7 +92,7 @@ impl PhaseFlags {
             ("verify", verify.or(off(self.no_verify))),
             ("schedule", off(self.no_schedule)),
             ("split", off(self.no_split)),
-            ("finish", off(self.no_finish)),
+            ("cleanup", off(self.no_cleanup)),
         ];
         let settings = settings.into_iter().filter_map(given);
         let by_name = self.option.iter().map(|(n, v)| (n.as_str(), v.as_str()));

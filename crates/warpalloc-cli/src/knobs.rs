@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
-use warpalloc::strategy::fatpoint::knobs::{KNOBS, Knob, Knobs};
+use warpalloc::options::knobs::{KNOBS, Knob, Knobs};
 
 use crate::UsageError;
 

@@ -93,7 +93,7 @@ fn spilling_turns_aggressive_at_the_pressure_limit() {
 #[test]
 fn phases_can_be_left_out() {
     let (usual, _) = allocated("wide.sm_90.ptx", &[]);
-    for phase in ["schedule", "split", "finish"] {
+    for phase in ["schedule", "split", "cleanup"] {
         let (without, _) = allocated("wide.sm_90.ptx", &[&format!("--no-{phase}")]);
         assert!(without != usual, "{phase}");
         let setting = format!("{phase}=false");

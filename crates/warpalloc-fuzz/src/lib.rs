@@ -18,7 +18,7 @@ use warpalloc::{Allocation, Options, Strategy, allocate};
 const SWITCHES: [&str; 7] = [
     "schedule",
     "split",
-    "finish",
+    "cleanup",
     "optimistic-coalescing",
     "lazy-reload",
     "rematerialise",

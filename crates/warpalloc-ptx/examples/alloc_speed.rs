@@ -60,7 +60,7 @@ fn best_time(function: &Function, target: &Target, runs: usize) -> Option<(Durat
     let options = Options {
         strategy: Strategy::Fatpoint,
         verify: false,
-        finish: false,
+        cleanup: false,
         ..Options::default()
     };
     let timed = (0..runs.max(1)).filter_map(|_| {

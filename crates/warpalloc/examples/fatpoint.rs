@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use warpalloc::allocation::{Edit, Point};
 use warpalloc::analysis::{Frequencies, Liveness, Loops, Order, Pressure};
 use warpalloc::check::trace;
+use warpalloc::cycles::AddedCycles;
 use warpalloc::function::Function;
 use warpalloc::generate::{self, Rng, Shape};
-use warpalloc::prepare::hoist::net_cycles;
 use warpalloc::target::{File, Target};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 
@@ -36,7 +36,7 @@ fn options(strategy: Strategy) -> Options {
     let mut options = Options {
         strategy,
         verify: false,
-        finish: false,
+        cleanup: false,
         ..Options::default()
     };
     for setting in std::env::args().skip(3).filter(|s| s.contains('=')) {
@@ -313,7 +313,7 @@ fn hoist(count: usize) {
                     continue;
                 };
                 hoisted += allocation.stats.hoisted;
-                cycles += net_cycles(&function, &allocation);
+                cycles += AddedCycles::of(&function).net(&allocation);
                 stored += traffic(&function, &allocation);
                 registers += used(&function, &target, &allocation);
             }

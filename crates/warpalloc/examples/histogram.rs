@@ -13,8 +13,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use warpalloc::generate::Rng;
-use warpalloc::strategy::fatpoint::histogram::{Histogram, choose};
-use warpalloc::target::Mask;
+use warpalloc::internals::{Histogram, choose};
+use warpalloc::target::UnitSet;
 
 const UNITS: usize = 512;
 const CLAIMS: usize = 16;
@@ -23,13 +23,14 @@ const ROUNDS: usize = 2_000;
 
 /// One placement: who claims what, and which starts are free.
 struct Case {
-    claims: Vec<(Mask<8>, u32)>,
-    free: Mask<8>,
+    claims: Vec<(UnitSet<8>, u32)>,
+    free: UnitSet<8>,
 }
 
 fn case(rng: &mut Rng) -> Case {
-    let mut set = |one_in: usize| Mask::of((0..UNITS).filter(|_| rng.one_in(one_in)));
-    let (free, sets): (Mask<8>, Vec<Mask<8>>) = (set(3), (0..CLAIMS).map(|_| set(16)).collect());
+    let mut set = |one_in: usize| UnitSet::of((0..UNITS).filter(|_| rng.one_in(one_in)));
+    let (free, sets): (UnitSet<8>, Vec<UnitSet<8>>) =
+        (set(3), (0..CLAIMS).map(|_| set(16)).collect());
     let claims = sets.into_iter().map(|s| (s, 1 + rng.below(12) as u32));
     Case {
         claims: claims.collect(),
@@ -75,7 +76,7 @@ fn best_of(runs: usize, mut work: impl FnMut()) -> Duration {
 fn main() {
     let mut rng = Rng::new(7);
     let cases: Vec<Case> = (0..64).map(|_| case(&mut rng)).collect();
-    let preserved: Mask<8> = Mask::of((48..64).chain(300..340));
+    let preserved: UnitSet<8> = UnitSet::of((48..64).chain(300..340));
     let (mut planes, mut counters) = (Histogram::default(), [0u32; UNITS]);
     planes.add(&preserved, 1);
     preserved.iter().for_each(|unit| counters[unit] += 1);

@@ -81,9 +81,9 @@ fn main() {
             },
         ),
         (
-            "no finish",
+            "no cleanup",
             Options {
-                finish: false,
+                cleanup: false,
                 ..all.clone()
             },
         ),

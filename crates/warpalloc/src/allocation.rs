@@ -5,7 +5,7 @@
 //! [`Point`] executed in order at that point.
 
 use crate::function::{Block, Function, Inst};
-use crate::stats::Stats;
+use crate::stats::{EditCounts, Stats};
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
@@ -130,6 +130,20 @@ pub struct Edits {
 }
 
 impl Edits {
+    /// How many there are of each kind.
+    pub fn counts(&self) -> EditCounts {
+        let mut counts = EditCounts::default();
+        for (_, edit) in self.iter() {
+            match edit {
+                Edit::Move { .. } | Edit::Swap { .. } | Edit::Transfer { .. } => counts.moves += 1,
+                Edit::Store { .. } => counts.stores += 1,
+                Edit::Reload { .. } => counts.reloads += 1,
+                Edit::Recompute { .. } => counts.recomputes += 1,
+            }
+        }
+        counts
+    }
+
     /// Sorts `list` by point, keeping the order of edits that stand at the same one.
     pub fn new(function: &Function, mut list: Vec<(Point, Edit)>) -> Edits {
         let key = |point: &Point| match *point {

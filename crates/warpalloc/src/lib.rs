@@ -37,20 +37,31 @@
 pub mod allocation;
 pub mod analysis;
 pub mod check;
-pub mod coalesce;
+pub mod cycles;
 pub mod error;
-pub mod finish;
 pub mod function;
+#[cfg(any(test, feature = "testing"))]
 pub mod generate;
-pub mod interference;
 pub mod options;
-pub mod prepare;
-pub mod program;
-pub mod spill;
 pub mod stats;
-pub mod strategy;
 pub mod target;
 pub mod text;
+
+mod cleanup;
+mod coalesce;
+mod colour;
+mod emit;
+mod frame;
+mod interference;
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+pub mod internals;
+mod ir;
+mod naive;
+mod passes;
+mod pipeline;
+mod spill;
+mod validate;
 
 pub use allocation::Allocation;
 pub use error::{Error, Place};
@@ -104,13 +115,7 @@ impl Allocator {
         options: &Options,
     ) -> Result<Allocation, Error> {
         let liveness = function.validated(target)?;
-        let allocation = match options.strategy {
-            Strategy::Naive => strategy::naive::allocate(function, target, options)?,
-            Strategy::Briggs => strategy::briggs::allocate(function, target, options)?,
-            Strategy::Fatpoint => {
-                strategy::fatpoint::allocate(function, &liveness, target, options)?
-            }
-        };
+        let allocation = pipeline::allocate(function, &liveness, target, options)?;
         if options.verify {
             self.checker.check(function, target, &allocation)?;
         }

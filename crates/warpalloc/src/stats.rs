@@ -1,7 +1,6 @@
 //! What an allocation did, counted.
 
-use crate::allocation::{Edit, Edits};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The interference graph as it was built the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,22 +48,6 @@ pub struct EditCounts {
     pub recomputes: u32,
 }
 
-impl EditCounts {
-    /// Counts the edits of an allocation.
-    pub fn of(edits: &Edits) -> EditCounts {
-        let mut counts = EditCounts::default();
-        for (_, edit) in edits.iter() {
-            match edit {
-                Edit::Move { .. } | Edit::Swap { .. } | Edit::Transfer { .. } => counts.moves += 1,
-                Edit::Store { .. } => counts.stores += 1,
-                Edit::Reload { .. } => counts.reloads += 1,
-                Edit::Recompute { .. } => counts.recomputes += 1,
-            }
-        }
-        counts
-    }
-}
-
 /// Statistics of one allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
@@ -100,7 +83,7 @@ pub struct Stats {
     pub shared_slot_bytes: u32,
     /// Bytes of frame saved by closing gaps between slots.
     pub compacted_bytes: u32,
-    /// Values alive while a call overwrites registers, where the strategy counts them.
+    /// Virtual registers that are live while a call runs.
     pub live_through_calls: u32,
     /// Time by phase, in the order the phases first ran.
     pub phases: Vec<(&'static str, Duration)>,
@@ -115,6 +98,13 @@ impl Stats {
         }
     }
 
+    /// Adds the time of every phase of `other`.
+    pub(crate) fn add_times(&mut self, other: &Stats) {
+        for &(phase, time) in &other.phases {
+            self.add_time(phase, time);
+        }
+    }
+
     /// Spilled values over all values.
     pub fn spill_rate(&self) -> f64 {
         ratio(self.spilled, self.values)
@@ -126,6 +116,23 @@ impl Stats {
             0 => 1.0,
             copies => ratio(self.coalesced, copies),
         }
+    }
+}
+
+/// Measures one phase after the other.
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    /// The first phase begins.
+    pub fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Ends a phase; the next one begins.
+    pub fn lap(&mut self, stats: &mut Stats, phase: &'static str) {
+        let now = Instant::now();
+        stats.add_time(phase, now - self.0);
+        self.0 = now;
     }
 }
 

@@ -10,7 +10,7 @@ use warpalloc::function::{
     Block, Builder, Clobbers, Constraint, Effect, Function, Kind, Operand, Role, VReg,
 };
 use warpalloc::generate::Rng;
-use warpalloc::prepare::hoist::HoistPolicy;
+use warpalloc::options::HoistPolicy;
 use warpalloc::target::{Class, File, PReg, Target};
 use warpalloc::{Options, Strategy, allocate};
 

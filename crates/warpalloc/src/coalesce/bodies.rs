@@ -12,8 +12,9 @@
 //! the sets, the second moved by the distance between the two.
 
 use super::squeeze::Shape;
-use crate::interference::{Interference, Places};
-use crate::program::{Link, Program, Value};
+use crate::interference::Interference;
+use crate::ir::{Link, Program, Value};
+use crate::target::UnitSet;
 use crate::target::{File, Target};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
@@ -45,7 +46,7 @@ pub struct Body {
     /// Its outline.
     pub shape: Shape,
     /// Where it may start.
-    pub starts: Places,
+    pub starts: UnitSet<8>,
     /// It must be in one particular place.
     pub fixed: bool,
     /// How many edges its members have together.
@@ -64,7 +65,7 @@ pub struct Joint {
     /// The outline of the whole.
     pub shape: Shape,
     /// Where the whole may start.
-    pub starts: Places,
+    pub starts: UnitSet<8>,
 }
 
 /// All bodies of a program.
@@ -129,11 +130,11 @@ impl Bodies {
         let file = target.class(program.values[first.value].class).file;
         let mut starts = match link.fixed {
             Some(reg) => {
-                let mut only = Places::none();
+                let mut only = UnitSet::EMPTY;
                 only.insert(reg.unit as usize);
                 only
             }
-            None => Places::multiples(link.align, target.file(file).units),
+            None => UnitSet::multiples_of(link.align).and(&UnitSet::first(target.file(file).units)),
         };
         let mut shape = Shape {
             width: 0,
@@ -142,7 +143,7 @@ impl Bodies {
         };
         for m in &members {
             let of_member = class_starts.of_value(program, target, interference, m.value);
-            starts.intersect(&of_member.moved_down(m.offset as usize));
+            starts.intersect(&of_member.down(m.offset as usize));
             let align = target.class(program.values[m.value].class).align as u16;
             shape.width = shape.width.max(m.offset + m.width);
             if align > shape.step {
@@ -194,11 +195,6 @@ impl Bodies {
         self.seats[value].offset
     }
 
-    /// Units that `value` takes.
-    pub fn width(&self, value: Value) -> u16 {
-        self.seats[value].width
-    }
-
     /// The body's starts `first..end` from which `value` touches the units `low..high`.
     pub fn starts_touching(&self, value: Value, low: i32, high: i32) -> (i32, i32) {
         let seat = self.seats[value];
@@ -235,12 +231,12 @@ impl Bodies {
         })
     }
 
-    fn outline(&self, a: BodyId, b: BodyId, distance: i32) -> (Shape, Places) {
+    fn outline(&self, a: BodyId, b: BodyId, distance: i32) -> (Shape, UnitSet<8>) {
         let (x, y) = (&self.bodies[a], &self.bodies[b]);
         let (low, high) = if distance >= 0 { (x, y) } else { (y, x) };
         let distance = distance.unsigned_abs() as u16;
         let mut starts = low.starts;
-        starts.intersect(&high.starts.moved_down(distance as usize));
+        starts.intersect(&high.starts.down(distance as usize));
         let by_high = |step: u16| (high.shape.residue + step - distance % step) % step;
         let (step, residue) = if high.shape.step > low.shape.step {
             (high.shape.step, by_high(high.shape.step))
@@ -332,12 +328,12 @@ impl Bodies {
 }
 
 /// Where a value of each class may start.
-struct ClassStarts(Vec<Places>);
+struct ClassStarts(Vec<UnitSet<8>>);
 
 impl ClassStarts {
     fn new(target: &Target) -> ClassStarts {
         let of_class = |class| {
-            let mut starts = Places::none();
+            let mut starts = UnitSet::EMPTY;
             let registers = target.registers(class);
             registers.for_each(|reg| starts.insert(reg.unit as usize));
             starts
@@ -351,16 +347,16 @@ impl ClassStarts {
         target: &Target,
         interference: &Interference,
         value: Value,
-    ) -> Places {
+    ) -> UnitSet<8> {
         let info = &program.values[value];
         let class = target.class(info.class);
         let mut starts = self.0[info.class.index()];
         if let Some(clobbered) = interference.clobbered(value) {
-            starts.subtract(&clobbered.touching(class.width));
+            starts.subtract(&clobbered.blocked_starts(class.width));
         }
         if let Some(set) = &info.forbidden {
-            let forbidden = Places::of_file(target, set, class.file);
-            starts.subtract(&forbidden.touching(class.width));
+            let forbidden = UnitSet::of_file(target, class.file, set);
+            starts.subtract(&forbidden.blocked_starts(class.width));
         }
         starts
     }

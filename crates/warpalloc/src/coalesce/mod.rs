@@ -9,6 +9,6 @@ mod bodies;
 mod moves;
 mod squeeze;
 
-pub use bodies::{Bodies, Body, BodyId, Joint, Member};
+pub use bodies::{Bodies, BodyId, Joint, Member};
 pub use moves::{Move, MoveId, moves};
 pub use squeeze::{Shape, ShapeId, Squeeze};

@@ -2,7 +2,7 @@
 
 use crate::analysis::{Cfg, Frequencies, Liveness};
 use crate::interference::copied_parts;
-use crate::program::{Program, Value};
+use crate::ir::{Program, Value};
 use crate::target::Target;
 use cranelift_entity::{EntitySet, PrimaryMap, entity_impl};
 use rustc_hash::FxHashMap;

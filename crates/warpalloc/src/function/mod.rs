@@ -15,7 +15,6 @@ mod builder;
 mod entity;
 mod operand;
 mod rename;
-mod validate;
 
 pub use builder::{Builder, InstBuilder};
 pub use entity::{Block, Inst, Opcode, RegList, VReg};
@@ -283,6 +282,11 @@ impl Function {
     /// The registers of a list.
     pub fn reg_list(&self, list: RegList) -> &[PReg] {
         &self.reg_lists[list]
+    }
+
+    /// The registers of a list, if there is such a list.
+    pub(crate) fn known_reg_list(&self, list: RegList) -> Option<&[PReg]> {
+        self.reg_lists.get(list).map(Vec::as_slice)
     }
 
     /// The units of `target` that `inst` overwrites besides its results.

@@ -2,10 +2,11 @@
 
 use super::crowd::Crowd;
 use super::rows::Runs;
-use super::{CONDITIONAL, Interference, Places};
+use super::{CONDITIONAL, Interference};
 use crate::analysis::{Cfg, Liveness};
 use crate::function::{Clobbers, Inst, Kind, Role};
-use crate::program::{Op, Program, Value};
+use crate::ir::{Op, Program, Value};
+use crate::target::UnitSet;
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -36,8 +37,8 @@ impl Interference {
     }
 }
 
-/// Places of one file, for every file.
-type FilePlaces = Vec<(File, Places)>;
+/// Units of each file.
+type FileUnits = Vec<(File, UnitSet<8>)>;
 
 struct Build<'a> {
     program: &'a Program<'a>,
@@ -48,8 +49,8 @@ struct Build<'a> {
     /// Conditional pairs, lower value first; `None` once two conditions contradict.
     conditions: FxHashMap<(Value, Value), Option<i32>>,
     occurring: EntitySet<Value>,
-    clobbered: SecondaryMap<Value, Option<Box<Places>>>,
-    abi: Option<FilePlaces>,
+    clobbered: SecondaryMap<Value, Option<Box<UnitSet<8>>>>,
+    abi: Option<FileUnits>,
 }
 
 /// A part of a copy: `to` gets the contents of `from`, which starts `distance` units after
@@ -228,7 +229,9 @@ impl Build<'_> {
         for value in self.crowd.all_live().filter(|&v| !new(v)) {
             let file = self.crowd.file(value);
             if let Some((_, set)) = places.iter().find(|(f, _)| *f == file) {
-                self.clobbered[value].get_or_insert_default().unite(set);
+                self.clobbered[value]
+                    .get_or_insert_with(|| Box::new(UnitSet::EMPTY))
+                    .add(set);
             }
         }
         if self.program.function.inst(inst).clobbers == Clobbers::Abi {
@@ -236,10 +239,10 @@ impl Build<'_> {
         }
     }
 
-    fn places_of(&self, inst: Inst) -> FilePlaces {
+    fn places_of(&self, inst: Inst) -> FileUnits {
         let set = self.program.function.clobbers(self.target, inst);
         let files = self.target.files();
-        let places = files.map(|(file, _)| (file, Places::of_file(self.target, &set, file)));
+        let places = files.map(|(file, _)| (file, UnitSet::of_file(self.target, file, &set)));
         places.filter(|(_, places)| !places.is_empty()).collect()
     }
 

@@ -7,7 +7,7 @@
 
 use crate::analysis::{LiveSet, Liveness};
 use crate::function::{Block, Role};
-use crate::program::{Program, Value};
+use crate::ir::{Program, Value};
 use crate::target::{File, Target};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;

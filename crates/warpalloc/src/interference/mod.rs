@@ -21,13 +21,12 @@
 
 mod build;
 mod crowd;
-mod places;
 mod rows;
 
-pub use build::{CopiedPart, copied_parts};
-pub use places::Places;
+use crate::target::UnitSet;
+pub use build::copied_parts;
 
-use crate::program::Value;
+use crate::ir::Value;
 use crate::stats::GraphStats;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -44,7 +43,7 @@ pub struct Interference {
     /// For conditional edges `(a, b)`: where `b` starts, counted from the start of `a`.
     distances: FxHashMap<(Value, Value), i32>,
     occurring: EntitySet<Value>,
-    clobbered: SecondaryMap<Value, Option<Box<Places>>>,
+    clobbered: SecondaryMap<Value, Option<Box<UnitSet<8>>>>,
     peaks: Vec<u16>,
 }
 
@@ -99,7 +98,7 @@ impl Interference {
     }
 
     /// Units of its file that are overwritten while `value` is needed.
-    pub fn clobbered(&self, value: Value) -> Option<&Places> {
+    pub fn clobbered(&self, value: Value) -> Option<&UnitSet<8>> {
         self.clobbered[value].as_deref()
     }
 
@@ -138,7 +137,7 @@ impl Interference {
 mod tests {
     use super::*;
     use crate::function::{Builder, Effect};
-    use crate::program::{Facts, Program};
+    use crate::ir::{Facts, Program};
     use crate::target::{Class, Target};
 
     #[test]

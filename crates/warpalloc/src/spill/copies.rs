@@ -11,7 +11,7 @@
 //! 4. the remaining fetches, which overwrite registers nobody reads any more.
 
 use super::Spiller;
-use crate::program::{Op, Program, Value};
+use crate::ir::{Op, Program, Value};
 use smallvec::SmallVec;
 
 type Pair = (Value, Value);

@@ -7,10 +7,8 @@
 //! costs three. It ranks values well enough and is what the `cicc` preset reproduces.
 //! The other model counts the memory traffic that spilling would add.
 
-use crate::allocation::{Allocation, Edit, Point};
-use crate::analysis::{Frequencies, Liveness, Loops, Order};
-use crate::function::Function;
-use crate::program::{Program, Value};
+use crate::analysis::{Frequencies, Liveness, Loops};
+use crate::ir::{Program, Value};
 use crate::target::Target;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
@@ -105,28 +103,6 @@ pub fn spill_costs(
     costs
 }
 
-/// Cycles that the inserted code adds to one run of the function, by the estimate that
-/// spilling itself uses: what allocations of one function are compared by.
-pub fn added_cycles(function: &Function, allocation: &Allocation) -> f64 {
-    let order = Order::compute(function);
-    let loops = Loops::compute(function, &order);
-    let frequencies = Frequencies::compute(function, &order, &loops);
-    let cycles = |edit: &Edit| match edit {
-        Edit::Move { .. } | Edit::Transfer { .. } => 1.0,
-        Edit::Swap { .. } => 3.0,
-        Edit::Store { .. } | Edit::Reload { .. } => f64::from(LATENCY_L1),
-        Edit::Recompute { inst, .. } => f64::from(function.inst(*inst).remat.unwrap_or(1)),
-    };
-    let edits = allocation.edits.iter().map(|(point, edit)| {
-        let frequency = match point {
-            Point::Before(inst) | Point::After(inst) => frequencies.block(function.block_of(inst)),
-            Point::Edge(block, succ) => frequencies.edge(block, succ as usize),
-        };
-        frequency * cycles(edit)
-    });
-    edits.sum()
-}
-
 #[derive(Clone, Copy, Default)]
 struct Tally {
     defs: f32,
@@ -154,7 +130,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::function::{Builder, Effect};
-    use crate::program::Program;
+    use crate::ir::Program;
     use crate::target::Class;
 
     /// Document 001, "Loop depth examples".
@@ -188,7 +164,7 @@ mod tests {
         b.exit(block, "exit");
         let f = b.finish();
         let program = Program::new(&f, &target, None).unwrap();
-        let facts = crate::program::Facts::of(&program);
+        let facts = crate::ir::Facts::of(&program);
         let costs = |model| {
             spill_costs(
                 &program,

@@ -1,27 +1,46 @@
 //! Putting values into memory: what every strategy shares.
 //!
-//! [`cost`] says which values to spill, [`Spiller::spill`] rewrites the program without
-//! them, and when everything is coloured [`slots`] finds places in the [`frame`].
+//! [`cost`] estimates what spilling a value costs, a colourer chooses, and
+//! [`Spiller::spill`] rewrites the program; when everything is coloured,
+//! [`frame`](crate::frame) lays out the slots.
 //!
 //! A spilled value is gone from the program. What is left of it is its *home* — a slot, a
 //! register of another file, or an instruction that computes it again — and *pieces*,
 //! short-lived values that are fetched from home right before an instruction reads them
-//! and put home right after one writes them. [`reload`] then joins pieces where there is
+//! and put home right after one writes them. [`lazy_reload`] then joins pieces where there is
 //! room, so that one fetch serves several readers.
 
 pub mod cost;
-pub mod frame;
-pub mod reload;
+pub mod lazy_reload;
 pub mod remat;
-pub mod slots;
 
 mod copies;
 mod rewrite;
 #[cfg(test)]
 mod tests;
 
+use crate::ir::Value;
 pub(crate) use rewrite::carrier_class;
-pub use rewrite::{Home, SpillCounts, Spiller};
+pub use rewrite::{Home, Spiller};
+
+/// What to spill.
+#[derive(Clone, Debug, Default)]
+pub struct SpillChoice {
+    /// The values, in ascending order.
+    pub values: Vec<Value>,
+    /// Those of them whose carriers, in another register file, go to memory at once.
+    pub uncarried: Vec<Value>,
+}
+
+impl SpillChoice {
+    /// These values and no others.
+    pub fn exactly(values: Vec<Value>) -> SpillChoice {
+        SpillChoice {
+            values,
+            uncarried: Vec::new(),
+        }
+    }
+}
 
 /// How to spill.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +51,6 @@ pub struct SpillPolicy {
     pub rematerialise: bool,
     /// Recompute when that costs less than this part of a reload.
     pub remat_ratio: f32,
-    /// How costs are estimated.
-    pub cost_model: cost::CostModel,
 }
 
 impl Default for SpillPolicy {
@@ -42,7 +59,6 @@ impl Default for SpillPolicy {
             lazy_reload: true,
             rematerialise: true,
             remat_ratio: 0.75,
-            cost_model: cost::CostModel::default(),
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::cost::{LATENCY_L1, LATENCY_L2};
 use crate::analysis::{Code, LiveSet};
 use crate::function::{Constraint, Effect, Function, Inst, Role};
-use crate::program::{Facts, Op, Program, Value};
+use crate::ir::{Facts, Op, Program, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
 

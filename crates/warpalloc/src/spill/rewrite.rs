@@ -1,11 +1,10 @@
 //! Taking values out of registers.
 
-use super::SpillPolicy;
-use super::cost::CostModel;
 use super::remat::Remat;
+use super::{SpillChoice, SpillPolicy};
 use crate::allocation::Space;
 use crate::function::{Inst, Role};
-use crate::program::{Facts, Op, Origin, Program, Slot, SlotInfo, Value, ValueInfo};
+use crate::ir::{Facts, Op, Origin, Program, Slot, SlotInfo, Value, ValueInfo};
 use crate::target::{Class, File, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -66,14 +65,32 @@ impl<'t> Spiller<'t> {
         }
     }
 
-    /// How the costs of what it is to spill are estimated.
-    pub fn cost_model(&self) -> CostModel {
-        self.policy.cost_model
+    /// Rewrites `program` so that no value of `choice` needs a register of its own file
+    /// between instructions. Carriers that go to memory at once follow what they carry.
+    pub fn spill(
+        &mut self,
+        program: &mut Program,
+        facts: &Facts,
+        choice: &SpillChoice,
+    ) -> SpillCounts {
+        let mut counts = self.spill_values(program, facts, &choice.values);
+        let carrier = |&value: &Value| match self.homes[value] {
+            Some(Home::Carrier(carrier)) => Some(carrier),
+            _ => None,
+        };
+        let carriers: Vec<Value> = choice.uncarried.iter().filter_map(carrier).collect();
+        if !carriers.is_empty() {
+            counts.memory += self.spill_values(program, facts, &carriers).memory;
+        }
+        counts
     }
 
-    /// Rewrites `program` so that none of `values` needs a register of its own file
-    /// between instructions.
-    pub fn spill(&mut self, program: &mut Program, facts: &Facts, values: &[Value]) -> SpillCounts {
+    fn spill_values(
+        &mut self,
+        program: &mut Program,
+        facts: &Facts,
+        values: &[Value],
+    ) -> SpillCounts {
         let mut counts = SpillCounts::default();
         let remat = match self.policy.rematerialise {
             true => Remat::find(program, facts, self.policy.remat_ratio, values, |v| {
@@ -93,7 +110,7 @@ impl<'t> Spiller<'t> {
             program.blocks[block].ops = out;
         }
         if self.policy.lazy_reload {
-            counts.fetches_saved = super::reload::join_pieces(self, program);
+            counts.fetches_saved = super::lazy_reload::join_pieces(self, program);
         }
         counts
     }
@@ -101,7 +118,7 @@ impl<'t> Spiller<'t> {
     /// Joins the pieces of spilled values where registers allow it; returns how many
     /// fetches that saved.
     pub fn join(&mut self, program: &mut Program) -> u32 {
-        super::reload::join_pieces(self, program)
+        super::lazy_reload::join_pieces(self, program)
     }
 
     fn find_home(

@@ -1,14 +1,15 @@
 //! Spilling is right whatever is spilled: random functions lose random values, are coloured
 //! by brute force with registers to spare, and the result is proved.
 
-use super::{SpillCounts, SpillPolicy, Spiller};
+use super::rewrite::SpillCounts;
+use super::{SpillChoice, SpillPolicy, Spiller};
 use crate::allocation::{Allocation, Space};
 use crate::analysis::{Code, LiveSet};
 use crate::check;
+use crate::emit::emit;
 use crate::function::{Builder, Effect, Function, Kind, Role};
 use crate::generate::{self, Rng, Shape};
-use crate::options::Options;
-use crate::program::{Facts, Op, Program, Value, emit};
+use crate::ir::{Facts, Op, Program, Value};
 use crate::stats::Stats;
 use crate::target::{Class, File, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -138,13 +139,12 @@ fn spill_at_random(
         let is_there = |v: Value| !spiller.is_gone(v) && !program.values[v].unspillable;
         let values: Vec<_> = program.values.keys().filter(|&v| is_there(v)).collect();
         let values: Vec<_> = values.into_iter().filter(|_| rng.one_in(odds)).collect();
-        spiller.spill(&mut program, &facts, &values);
+        spiller.spill(&mut program, &facts, &SpillChoice::exactly(values));
     }
     let Some(colours) = colour(&program, target) else {
         return false;
     };
-    let options = Options::default();
-    let allocation = emit(&program, target, &options, &colours, Stats::default()).unwrap();
+    let allocation = emit(&program, target, Space::Local, &colours, Stats::default()).unwrap();
     prove(function, target, &allocation);
     true
 }
@@ -200,7 +200,11 @@ fn spill_first(function: &Function, policy: SpillPolicy) -> (SpillCounts, usize)
     let mut program = Program::new(function, &target, None).unwrap();
     let facts = Facts::of(&program);
     let mut spiller = Spiller::new(&target, policy, Space::Local);
-    let counts = spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    let counts = spiller.spill(
+        &mut program,
+        &facts,
+        &SpillChoice::exactly(vec![Value::new(0)]),
+    );
     let fetch = |op: &&Op| matches!(op, Op::Reload { .. } | Op::Recompute { .. });
     let fetches = program
         .blocks
@@ -294,7 +298,11 @@ fn a_reload_leaves_a_loop_that_only_reads_its_value() {
     let mut program = Program::new(&f, &target, None).unwrap();
     let facts = Facts::of(&program);
     let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
-    spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    spiller.spill(
+        &mut program,
+        &facts,
+        &SpillChoice::exactly(vec![Value::new(0)]),
+    );
     let reloads_in = |block: crate::function::Block| {
         let ops = program.blocks[block].ops.iter();
         ops.filter(|op| matches!(op, Op::Reload { .. })).count()
@@ -318,18 +326,15 @@ fn a_spilled_constant_is_recomputed_and_never_stored() {
     let mut program = Program::new(&f, &target, None).unwrap();
     let facts = Facts::of(&program);
     let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
-    let counts = spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    let counts = spiller.spill(
+        &mut program,
+        &facts,
+        &SpillChoice::exactly(vec![Value::new(0)]),
+    );
     assert_eq!((counts.recomputed, counts.memory), (1, 0));
     assert!(program.slots.is_empty());
     let colours = colour(&program, &target).unwrap();
-    let allocation = emit(
-        &program,
-        &target,
-        &Options::default(),
-        &colours,
-        Stats::default(),
-    )
-    .unwrap();
+    let allocation = emit(&program, &target, Space::Local, &colours, Stats::default()).unwrap();
     prove(&f, &target, &allocation);
     assert_eq!(allocation.stats.edits.recomputes, 1);
     assert_eq!(allocation.frame.local, 0);
@@ -348,23 +353,24 @@ fn a_predicate_goes_to_a_general_register_first() {
     let mut program = Program::new(&f, &target, None).unwrap();
     let facts = Facts::of(&program);
     let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
-    let counts = spiller.spill(&mut program, &facts, &[Value::new(0)]);
+    let counts = spiller.spill(
+        &mut program,
+        &facts,
+        &SpillChoice::exactly(vec![Value::new(0)]),
+    );
     assert_eq!((counts.carried, counts.memory), (1, 0));
     let carrier = program
         .values
         .keys()
         .find(|&v| target.class(program.values[v].class).file == File::R);
     let facts = Facts::of(&program);
-    let counts = spiller.spill(&mut program, &facts, &[carrier.unwrap()]);
+    let counts = spiller.spill(
+        &mut program,
+        &facts,
+        &SpillChoice::exactly(vec![carrier.unwrap()]),
+    );
     assert_eq!(counts.memory, 1);
     let colours = colour(&program, &target).unwrap();
-    let allocation = emit(
-        &program,
-        &target,
-        &Options::default(),
-        &colours,
-        Stats::default(),
-    )
-    .unwrap();
+    let allocation = emit(&program, &target, Space::Local, &colours, Stats::default()).unwrap();
     prove(&f, &target, &allocation);
 }

@@ -11,18 +11,21 @@
 //! - a file that cannot reach memory itself names the file it spills through.
 
 mod abi;
-mod mask;
 pub mod occupancy;
 mod preset;
 mod set;
 pub mod sm;
+mod unit_set;
 
 pub use abi::Abi;
-pub use mask::Mask;
 pub use preset::{PRESETS, PresetError};
 pub use set::RegSet;
+pub use unit_set::UnitSet;
 
 use std::fmt;
+
+/// Registers are given to threads in multiples of this, on every generation.
+pub const REGISTER_GRANULE: usize = 8;
 
 /// A register file of a target: `R`, `UR`, `P`, `UP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +49,16 @@ impl File {
     /// Position of the file in its target.
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// Registers of this file that a thread can name on every supported SM, whatever the
+    /// budget: R255 and UR63 read as zero, P7 and UP7 as true.
+    pub fn hardware_registers(self) -> usize {
+        match self {
+            File::R => 255,
+            File::UR => 63,
+            _ => 7,
+        }
     }
 }
 

@@ -20,11 +20,6 @@ pub enum PresetError {
 
 /// The registers that graph colouring in CICC is given.
 const CICC_REGISTERS: usize = 15;
-/// Registers a thread can name on every supported SM; R255 reads as zero.
-const HARDWARE_REGISTERS: usize = 255;
-const UNIFORM_REGISTERS: usize = 63;
-/// P7 is constantly true.
-const PREDICATES: usize = 7;
 const FRAME_LIMIT: u32 = 64 * 1024;
 
 fn supported() -> String {
@@ -51,13 +46,18 @@ impl Target {
     /// The machine as ptxas sees it: 255 registers, a 16-bit value takes a whole one.
     pub fn hardware(sm: u32) -> Result<Target, PresetError> {
         known(sm)?;
-        Ok(build("hardware", sm, HARDWARE_REGISTERS, 1))
+        Ok(build("hardware", sm, File::R.hardware_registers(), 1))
     }
 
     /// [`Target::hardware`], but two 16-bit values share a register.
     pub fn hardware_packed(sm: u32) -> Result<Target, PresetError> {
         known(sm)?;
-        Ok(build("hardware-packed", sm, HARDWARE_REGISTERS, 2))
+        Ok(build(
+            "hardware-packed",
+            sm,
+            File::R.hardware_registers(),
+            2,
+        ))
     }
 }
 
@@ -93,9 +93,24 @@ fn build(name: &str, sm: u32, registers: usize, halves: usize) -> Target {
         sm,
         files: vec![
             file("R", registers, halves, SpillPath::Memory),
-            file("P", PREDICATES, 1, SpillPath::Via(File::R)),
-            file("UR", UNIFORM_REGISTERS, 1, SpillPath::Via(File::R)),
-            file("UP", PREDICATES, 1, SpillPath::Via(File::R)),
+            file(
+                "P",
+                File::P.hardware_registers(),
+                1,
+                SpillPath::Via(File::R),
+            ),
+            file(
+                "UR",
+                File::UR.hardware_registers(),
+                1,
+                SpillPath::Via(File::R),
+            ),
+            file(
+                "UP",
+                File::UP.hardware_registers(),
+                1,
+                SpillPath::Via(File::R),
+            ),
         ],
         classes: vec![
             class("r16", File::R, 1, 1),
@@ -111,7 +126,7 @@ fn build(name: &str, sm: u32, registers: usize, halves: usize) -> Target {
             class("upred", File::UP, 1, 1),
         ],
         unit_base: Vec::new(),
-        abi: Abi::cuda(halves, PREDICATES),
+        abi: Abi::cuda(halves, File::P.hardware_registers()),
         frame_limit: FRAME_LIMIT,
     };
     target.renumber();

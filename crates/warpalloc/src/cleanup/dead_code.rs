@@ -1,0 +1,185 @@
+//! Code whose results nobody needs.
+//!
+//! A location is *needed* at a point when some path from there reads it, before writing
+//! it, in a step that stays. A step stays if it does more than fill locations, or fills
+//! one that is needed. Starting from nothing needed and adding what staying steps read,
+//! the least solution also drops cycles that only feed themselves, such as a counter
+//! nobody looks at.
+
+use super::CleanupCounts;
+use super::code::{Code, Step};
+use crate::allocation::Edit;
+use crate::function::{Block, Convention, Kind};
+use crate::target::RegSet;
+use cranelift_entity::EntityRef;
+use fixedbitset::FixedBitSet;
+
+/// Removes what is not needed from `code`.
+pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
+    let needs = Needs::solve(code);
+    for index in 0..code.blocks.len() {
+        let block = Block::new(index);
+        let mut needed = FixedBitSet::with_capacity(code.location_count());
+        for succ in 0..code.edges[index].len() {
+            let target = code.function.succs(block)[succ].block;
+            let mut on_edge = needs.at_start[target.index()].clone();
+            let steps = std::mem::take(&mut code.edges[index][succ]);
+            code.edges[index][succ] = needs.sweep(code, steps, &mut on_edge, counts);
+            needed.union_with(&on_edge);
+        }
+        let steps = std::mem::take(&mut code.blocks[index]);
+        code.blocks[index] = needs.sweep(code, steps, &mut needed, counts);
+    }
+}
+
+/// Locations needed at the start of each block.
+struct Needs {
+    at_start: Vec<FixedBitSet>,
+    /// What a caller gets back.
+    preserved: Vec<u32>,
+}
+
+impl Needs {
+    fn solve(code: &Code) -> Needs {
+        let function = code.function;
+        let preserved = match function.convention() {
+            Convention::Kernel => Vec::new(),
+            Convention::Device => {
+                let regs = code.target.abi().preserved.iter().copied();
+                let units = RegSet::of_registers(code.target, regs);
+                units.iter().map(|unit| unit.index() as u32).collect()
+            }
+        };
+        let nothing = FixedBitSet::with_capacity(code.location_count());
+        let mut needs = Needs {
+            at_start: vec![nothing; code.blocks.len()],
+            preserved,
+        };
+        let mut queued = vec![true; code.blocks.len()];
+        let mut worklist: Vec<Block> = function.blocks().collect();
+        while let Some(block) = worklist.pop() {
+            queued[block.index()] = false;
+            let needed = needs.before(code, block);
+            if needed == needs.at_start[block.index()] {
+                continue;
+            }
+            needs.at_start[block.index()] = needed;
+            for &pred in function.preds(block) {
+                if !std::mem::replace(&mut queued[pred.index()], true) {
+                    worklist.push(pred);
+                }
+            }
+        }
+        needs
+    }
+
+    fn before(&self, code: &Code, block: Block) -> FixedBitSet {
+        let mut needed = FixedBitSet::with_capacity(code.location_count());
+        for (edge, steps) in code
+            .function
+            .succs(block)
+            .iter()
+            .zip(&code.edges[block.index()])
+        {
+            let mut on_edge = self.at_start[edge.block.index()].clone();
+            for step in steps.iter().rev() {
+                self.step_back(code, step, &mut on_edge);
+            }
+            needed.union_with(&on_edge);
+        }
+        for step in code.blocks[block.index()].iter().rev() {
+            self.step_back(code, step, &mut needed);
+        }
+        needed
+    }
+
+    /// Moves from after `step` to before it; whether it stays.
+    fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
+        let (reads, writes) = match step {
+            Step::Edit(_, Edit::Swap { a, b, width }) => {
+                return swap_back(code, needed, (*a, *b, *width as usize));
+            }
+            Step::Edit(_, edit) => code.edit_access(edit),
+            Step::Inst(inst) => code.inst_access(*inst),
+        };
+        let is_needed = writes.iter().any(|&w| needed.contains(w as usize));
+        let stays = match step {
+            Step::Edit(..) => is_needed,
+            Step::Inst(inst) => is_needed || !code.only_computes(*inst),
+        };
+        if !stays {
+            return false;
+        }
+        if let Step::Inst(inst) = step {
+            if code.function.inst(*inst).kind == Kind::Return {
+                needed.extend(self.preserved.iter().map(|&u| u as usize));
+            }
+            for unit in code.clobbers(*inst) {
+                needed.set(unit as usize, false);
+            }
+        }
+        writes.iter().for_each(|&w| needed.set(w as usize, false));
+        reads.iter().for_each(|&r| needed.insert(r as usize));
+        true
+    }
+
+    /// The steps that stay, in order.
+    fn sweep(
+        &self,
+        code: &mut Code,
+        steps: Vec<Step>,
+        needed: &mut FixedBitSet,
+        counts: &mut CleanupCounts,
+    ) -> Vec<Step> {
+        let mut kept = Vec::with_capacity(steps.len());
+        for step in steps.into_iter().rev() {
+            let step = half_of_swap(code, step, needed, counts);
+            if self.step_back(code, &step, needed) {
+                kept.push(step);
+                continue;
+            }
+            match step {
+                Step::Edit(..) => counts.dead_edits += 1,
+                Step::Inst(inst) => {
+                    counts.dead_insts += 1;
+                    code.deleted.insert(inst);
+                }
+            }
+        }
+        kept.reverse();
+        kept
+    }
+}
+
+type Swap = (crate::target::PReg, crate::target::PReg, usize);
+
+/// Each side of an exchange is needed before it if the other is needed after it.
+fn swap_back(code: &Code, needed: &mut FixedBitSet, (a, b, width): Swap) -> bool {
+    let mut stays = false;
+    for (a, b) in code.units(a, width).into_iter().zip(code.units(b, width)) {
+        let (a, b) = (a as usize, b as usize);
+        let (need_a, need_b) = (needed.contains(a), needed.contains(b));
+        needed.set(a, need_b);
+        needed.set(b, need_a);
+        stays |= need_a || need_b;
+    }
+    stays
+}
+
+/// An exchange of which only one side is needed is a move.
+fn half_of_swap(code: &Code, step: Step, needed: &FixedBitSet, counts: &mut CleanupCounts) -> Step {
+    let Step::Edit(point, Edit::Swap { a, b, width }) = step else {
+        return step;
+    };
+    let wanted = |reg| {
+        let mut units = code.units(reg, width as usize).into_iter();
+        units.any(|unit| needed.contains(unit as usize))
+    };
+    let (to, from) = match (wanted(a), wanted(b)) {
+        (true, false) => (a, b),
+        (false, true) => (b, a),
+        _ => return Step::Edit(point, Edit::Swap { a, b, width }),
+    };
+    counts.dead_edits += 1;
+    Step::Edit(point, Edit::Move { to, from, width })
+}

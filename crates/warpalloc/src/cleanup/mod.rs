@@ -1,0 +1,85 @@
+//! What happens to an allocation once every register is known.
+//!
+//! Colouring decides about values; afterwards some of the code it asked for turns out to
+//! be needless, and only then can one see it. The passes work on an [`Allocation`] of any
+//! strategy and leave one that computes the same:
+//!
+//! 1. `copy_propagation` follows contents forwards. A move, store or reload whose destination already
+//!    holds what it would put there goes; a reload of something that a register still holds
+//!    becomes a move; whoever reads a copy reads the original instead, while it is there.
+//! 2. `dead_code` follows needs backwards. What only fills registers or memory that nobody
+//!    reads goes: moves, reloads, stores to slots never read again, and instructions
+//!    without effects. A move goes only if its result is dead afterwards.
+//!
+//! [`frame`](crate::frame) then reorders slots and merges accesses on the same code.
+
+mod code;
+mod copy_propagation;
+mod dead_code;
+#[cfg(test)]
+mod tests;
+
+use crate::allocation::Allocation;
+use crate::function::{Effect, Function, Kind};
+pub(crate) use code::{Code, Step, memory};
+use cranelift_entity::EntityRef;
+use fixedbitset::FixedBitSet;
+
+/// What the passes did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CleanupCounts {
+    /// Operands that read the original in place of a copy.
+    pub propagated: u32,
+    /// Moves, stores and reloads that would have changed nothing.
+    pub redundant: u32,
+    /// Reloads that became moves.
+    pub reloads_to_moves: u32,
+    /// Edits, and halves of exchanges, whose results nobody reads.
+    pub dead_edits: u32,
+    /// Instructions whose results nobody reads.
+    pub dead_insts: u32,
+}
+
+/// How often to go forwards and backwards.
+const ROUNDS: usize = 3;
+
+/// Propagates copies and removes dead code of `code`, which must be right.
+pub(crate) fn run(code: &mut Code) -> CleanupCounts {
+    let mut counts = CleanupCounts::default();
+    // Each round may show the other pass something new; later rounds find next to nothing.
+    for _ in 0..ROUNDS {
+        let before = counts;
+        copy_propagation::run(code, &mut counts);
+        dead_code::run(code, &mut counts);
+        if counts == before {
+            break;
+        }
+    }
+    counts
+}
+
+/// Whether there may be anything to clean up: inserted code, a copy that was not
+/// coalesced, or a result without a reader.
+pub(crate) fn has_work(function: &Function, allocation: &Allocation) -> bool {
+    if !allocation.edits.is_empty() {
+        return true;
+    }
+    let mut read = FixedBitSet::with_capacity(function.vreg_count());
+    for operand in function.insts().flat_map(|inst| function.operands(inst)) {
+        if operand.role.reads() {
+            read.insert(operand.vreg.index());
+        }
+    }
+    for edge in function.blocks().flat_map(|block| function.succs(block)) {
+        read.extend(edge.args.iter().map(|vreg| vreg.index()));
+    }
+    let mut insts = function
+        .insts()
+        .filter(|&i| !allocation.deleted.contains(i));
+    insts.any(|inst| {
+        let info = function.inst(inst);
+        let mut results = function.operands(inst).iter().filter(|o| o.role.writes());
+        let mut is_dead = || info.effect == Effect::Pure && results.all(|o| !read[o.vreg.index()]);
+        info.kind == Kind::Copy || (!info.kind.is_terminator() && is_dead())
+    })
+}

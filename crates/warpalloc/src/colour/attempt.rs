@@ -1,0 +1,135 @@
+//! Ways to allocate a function, of which the cheapest result is kept.
+
+use super::Problem;
+use crate::options::{HoistPolicy, Options, Strategy};
+use crate::passes::split::SplitPolicy;
+use crate::spill::cost::CostModel;
+
+/// Functions of more instructions are attempted once.
+pub(crate) const MAX_INSTS_TO_COMPARE: usize = 20_000;
+/// Each further colouring takes as long as the first; functions of more instructions than
+/// this are attempted twice.
+const MAX_INSTS_TO_TRY_MORE: usize = 8_000;
+/// Where there are loops, splitting multiplies the values to colour; larger functions than
+/// this gain little from it.
+const MAX_INSTS_TO_SPLIT_LOOPS: usize = 4_000;
+
+/// Which live ranges are split before the first round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    /// None.
+    Never,
+    /// Long ones, where loops begin and end.
+    AtLoops,
+    /// Long ones, between short stretches of code too.
+    Finely,
+}
+
+impl Split {
+    /// How to split, if at all.
+    pub fn policy(self) -> Option<SplitPolicy> {
+        match self {
+            Split::Never => None,
+            Split::AtLoops => Some(SplitPolicy::default()),
+            Split::Finely => Some(SplitPolicy::finely()),
+        }
+    }
+}
+
+/// One way to allocate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// How the cost of a spill is estimated.
+    pub cost_model: CostModel,
+    /// Which live ranges are split first.
+    pub split: Split,
+    /// Loop invariants are computed before their loops.
+    pub hoist: bool,
+    /// Spilling goes on to the pressure limit, not just until everything fits.
+    pub aggressive: bool,
+    /// Cycles that the attempt must save to be kept.
+    pub margin: f64,
+}
+
+const PRODUCT: Attempt = Attempt {
+    cost_model: CostModel::Product,
+    split: Split::Never,
+    hoist: true,
+    aggressive: false,
+    margin: 0.0,
+};
+
+const TRAFFIC: Attempt = Attempt {
+    cost_model: CostModel::Traffic,
+    ..PRODUCT
+};
+
+/// The first attempt, and others in the order in which they are tried.
+pub(crate) fn attempts(options: &Options) -> (Attempt, Vec<Attempt>) {
+    let hoist = options.knobs.hoist_policy != HoistPolicy::Never;
+    let (first, others) = match options.strategy {
+        Strategy::Fatpoint => (PRODUCT, fatpoint(options)),
+        Strategy::Briggs | Strategy::Naive => (PRODUCT, briggs()),
+    };
+    (Attempt { hoist, ..first }, others)
+}
+
+fn briggs() -> Vec<Attempt> {
+    let split = |split| Attempt { split, ..TRAFFIC };
+    let aggressive = Attempt {
+        aggressive: true,
+        ..PRODUCT
+    };
+    vec![
+        TRAFFIC,
+        split(Split::AtLoops),
+        split(Split::Finely),
+        aggressive,
+    ]
+}
+
+fn fatpoint(options: &Options) -> Vec<Attempt> {
+    match options.knobs.split_rounds {
+        0 => Vec::new(),
+        _ => vec![Attempt {
+            split: Split::AtLoops,
+            margin: f64::from(options.knobs.split_threshold),
+            ..PRODUCT
+        }],
+    }
+}
+
+impl Attempt {
+    /// The same without hoisting.
+    pub fn without_hoisting(self) -> Attempt {
+        Attempt {
+            hoist: false,
+            ..self
+        }
+    }
+
+    /// Whether the attempt is allowed, may make a difference, and takes no longer than that is
+    /// worth.
+    pub fn is_wanted(&self, problem: &Problem) -> bool {
+        let Problem {
+            options, target, ..
+        } = *problem;
+        let insts = problem.program.function.inst_count();
+        let has_loops = problem.loops().loop_count() > 0;
+        let may_split = || {
+            let limit = match has_loops {
+                true => MAX_INSTS_TO_SPLIT_LOOPS,
+                false => MAX_INSTS_TO_TRY_MORE,
+            };
+            options.split && insts <= limit
+        };
+        let split = match self.split {
+            Split::Never => true,
+            Split::AtLoops => may_split() && has_loops,
+            Split::Finely => may_split(),
+        };
+        let aggressive =
+            || options.briggs.pressure_limit_on(target) < 1.0 && insts <= MAX_INSTS_TO_TRY_MORE;
+        split && (!self.aggressive || aggressive())
+    }
+}

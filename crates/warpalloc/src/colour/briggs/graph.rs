@@ -1,0 +1,527 @@
+//! The graph that is simplified: bodies, who is in whose way, and how much.
+//!
+//! Edges are kept between values and never change; the edges of a body are those of its
+//! members, seen through the bodies their neighbours are in. Merging two bodies therefore
+//! costs their size, and no adjacency list is ever rewritten.
+//!
+//! Once the merges that ask for no degree are made, most graphs see no other: the edges of
+//! the bodies are then written down while degrees are counted, and taking the graph apart
+//! reads them row by row. The first merge after that throws the rows away.
+//!
+//! A body that must be in one particular place takes that place from its neighbours'
+//! starts at once instead of adding to their degree, which is both exact and simpler: it
+//! is never removed from the graph, and merging a body into it is George's test.
+
+use crate::coalesce::{Bodies, BodyId, Joint, Shape, ShapeId, Squeeze};
+use crate::interference::Interference;
+use crate::ir::{Program, Value};
+use crate::target::Target;
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// What has become of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is in the graph.
+    Active,
+    /// It is in the graph for good, in its one place.
+    Fixed,
+    /// It was removed and waits for a colour.
+    Removed,
+    /// It became part of another body.
+    Merged,
+}
+
+/// A neighbour of a body and how much the two get in each other's way.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour {
+    /// The neighbour.
+    pub body: BodyId,
+    /// What the body adds to its degree: the most of its starts that the body's interfering
+    /// members block.
+    pub suffers: u32,
+    /// What it adds to the body's degree.
+    pub inflicts: u32,
+}
+
+/// What counts as crowded.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A degree times this is compared with the places.
+    pub factor: f32,
+    /// Up to this part of a file in use leaves registers to spare.
+    pub pressure: f32,
+}
+
+/// Bodies and their degrees.
+pub struct Graph<'a> {
+    /// The edges between values.
+    pub interference: &'a Interference,
+    /// The bodies.
+    pub bodies: Bodies,
+    squeeze: Squeeze,
+    /// One entry per body.
+    nodes: Vec<Node>,
+    /// The edges of bodies, while they are what they were when degrees were counted.
+    rows: Option<BodyRows>,
+    /// The shape of each value on its own.
+    values: Vec<ShapeId>,
+    /// Scratch: neighbours of one body.
+    around: Vec<Neighbour>,
+    /// Scratch: where each body stands in the list of neighbours being made.
+    marks: Vec<(u32, u32)>,
+    epoch: u32,
+    /// How many edges were looked at so far; what simplifying costs goes by it.
+    pub visits: u64,
+    /// The coalescing factor.
+    factor: f32,
+}
+
+/// For each body its neighbours and what it adds to their degrees.
+#[derive(Default)]
+struct BodyRows {
+    /// `starts[b]..starts[b + 1]` are the entries of body `b`.
+    starts: Vec<u32>,
+    entries: Vec<(BodyId, u32)>,
+}
+
+/// A neighbour of one or both of two bodies; figures are by body.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// The neighbour.
+    pub body: BodyId,
+    /// The most of its starts that each body's interfering members block.
+    suffers: [u32; 2],
+    /// The most of its starts that each body can block at all; 0 if they do not interfere.
+    bounds: [u32; 2],
+    /// The most starts its interfering members block for both together.
+    pub inflicts: u32,
+}
+
+impl Shared {
+    /// Whether it interferes with both.
+    pub fn is_of_both(&self) -> bool {
+        self.bounds[0] > 0 && self.bounds[1] > 0
+    }
+
+    /// What the two add to its degree now.
+    pub fn paid(&self) -> u32 {
+        self.paid_to([true; 2])
+    }
+
+    /// What those of the two that `count` add to its degree now.
+    fn paid_to(&self, count: [bool; 2]) -> u32 {
+        let paid = |side: usize| match count[side] {
+            true => self.suffers[side].min(self.bounds[side]),
+            false => 0,
+        };
+        paid(0) + paid(1)
+    }
+
+    /// What they would add as one, if its shape alone did not limit that.
+    pub fn suffers(&self) -> u32 {
+        self.suffers[0] + self.suffers[1]
+    }
+}
+
+/// What a lower degree means.
+#[derive(Clone, Copy, Debug)]
+pub struct Relief {
+    /// The body no longer counts against merges around it.
+    pub insignificant: bool,
+    /// The body surely finds a place now.
+    pub low: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    status: Status,
+    shape: ShapeId,
+    places: u32,
+    degree: u32,
+    cost: f32,
+    /// Its members live only where the file has registers to spare.
+    roomy: bool,
+}
+
+impl Node {
+    fn is_low(&self) -> bool {
+        self.degree < self.places
+    }
+
+    fn is_significant(&self, factor: f32) -> bool {
+        super::conservative::is_significant(self.degree, self.places, factor)
+    }
+}
+
+impl<'a> Graph<'a> {
+    /// The graph of the `bodies` of `program`; `costs` says what spilling a value costs.
+    /// All degrees are zero until [`Graph::count_degrees`].
+    pub fn new(
+        program: &Program,
+        target: &Target,
+        interference: &'a Interference,
+        bodies: Bodies,
+        costs: &SecondaryMap<Value, f32>,
+        limits: Limits,
+    ) -> Graph<'a> {
+        let mut squeeze = Squeeze::default();
+        let class_shapes: Vec<ShapeId> = target
+            .classes()
+            .map(|(_, class)| {
+                squeeze.shape(Shape {
+                    width: class.width as u16,
+                    step: class.align as u16,
+                    residue: 0,
+                })
+            })
+            .collect();
+        let infos = program.values.values();
+        let values = infos.map(|info| class_shapes[info.class.index()]).collect();
+        let nodes: Vec<Node> = bodies
+            .keys()
+            .map(|id| {
+                let body = bodies.get(id);
+                Node {
+                    status: match body.fixed {
+                        true => Status::Fixed,
+                        false => Status::Active,
+                    },
+                    shape: squeeze.shape(body.shape),
+                    places: body.starts.len() as u32,
+                    degree: 0,
+                    cost: body.members.iter().map(|m| costs[m.value]).sum(),
+                    roomy: {
+                        let units = target.file(body.file).units as f32;
+                        let peaks = body.members.iter().map(|m| interference.peak(m.value));
+                        peaks.max().unwrap_or(0) as f32 <= limits.pressure * units
+                    },
+                }
+            })
+            .collect();
+        let mut graph = Graph {
+            interference,
+            marks: vec![(0, 0); nodes.len()],
+            bodies,
+            squeeze,
+            nodes,
+            rows: None,
+            values,
+            around: Vec::new(),
+            epoch: 0,
+            visits: 0,
+            factor: limits.factor,
+        };
+        graph.claim_fixed_places();
+        graph
+    }
+
+    fn claim_fixed_places(&mut self) {
+        for body in self.bodies.keys() {
+            if self.status(body) == Status::Fixed {
+                self.claim(body);
+            }
+        }
+    }
+
+    /// Counts every degree from scratch: once the merges that ask for no degree are made.
+    pub fn count_degrees(&mut self) {
+        let mut rows = BodyRows::default();
+        for body in self.bodies.keys() {
+            rows.starts.push(rows.entries.len() as u32);
+            if self.status(body) == Status::Active {
+                self.count_burdens(body, &mut rows.entries);
+            }
+        }
+        rows.starts.push(rows.entries.len() as u32);
+        self.rows = Some(rows);
+    }
+
+    /// Adds what `body` blocks to the degrees of its neighbours, and writes it down.
+    ///
+    /// The same as [`Graph::neighbours`], less what the neighbours block: they add that
+    /// themselves.
+    fn count_burdens(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
+        self.epoch += 1;
+        self.visits += self.bodies.get(body).edges as u64;
+        let first = out.len();
+        for member in &self.bodies.get(body).members {
+            let by_member = self.squeeze.blocking(self.values[member.value.index()]);
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = self.bodies.of(edge.value) else {
+                    continue;
+                };
+                let node = &self.nodes[other.index()];
+                if other == body || node.status != Status::Active {
+                    continue;
+                }
+                let blocked = u32::from(by_member[node.shape.index()]);
+                let mark = &mut self.marks[other.index()];
+                if mark.0 == self.epoch {
+                    out[mark.1 as usize].1 += blocked;
+                } else {
+                    *mark = (self.epoch, out.len() as u32);
+                    out.push((other, blocked));
+                }
+            }
+        }
+        let by_body = self.squeeze.blocking(self.nodes[body.index()].shape);
+        for (other, blocked) in &mut out[first..] {
+            let node = &mut self.nodes[other.index()];
+            *blocked = (*blocked).min(u32::from(by_body[node.shape.index()]));
+            node.degree += *blocked;
+        }
+    }
+
+    /// What has become of `body`.
+    pub fn status(&self, body: BodyId) -> Status {
+        self.nodes[body.index()].status
+    }
+
+    /// The most starts of `body` that its neighbours block together.
+    pub fn degree(&self, body: BodyId) -> u32 {
+        self.nodes[body.index()].degree
+    }
+
+    /// In how many places `body` may start.
+    pub fn places(&self, body: BodyId) -> u32 {
+        self.nodes[body.index()].places
+    }
+
+    /// What spilling all of `body` costs.
+    pub fn cost(&self, body: BodyId) -> f32 {
+        self.nodes[body.index()].cost
+    }
+
+    /// Whether `body` lives only where the file has registers to spare.
+    pub fn is_roomy(&self, body: BodyId) -> bool {
+        self.nodes[body.index()].roomy
+    }
+
+    /// Whether `body` finds a place whatever its neighbours do.
+    pub fn is_low(&self, body: BodyId) -> bool {
+        self.nodes[body.index()].is_low()
+    }
+
+    /// Lists the active neighbours of `body`.
+    pub fn neighbours(&mut self, body: BodyId, out: &mut Vec<Neighbour>) {
+        out.clear();
+        self.epoch += 1;
+        let shape = self.nodes[body.index()].shape;
+        self.visits += self.bodies.get(body).edges as u64;
+        for member in &self.bodies.get(body).members {
+            let member_shape = self.values[member.value.index()];
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = self.bodies.of(edge.value) else {
+                    continue;
+                };
+                let node = &self.nodes[other.index()];
+                if node.status != Status::Active || other == body {
+                    continue;
+                }
+                let suffers = self.squeeze.blocked(node.shape, member_shape);
+                let inflicts = self.squeeze.blocked(shape, self.values[edge.value.index()]);
+                let mark = &mut self.marks[other.index()];
+                if mark.0 == self.epoch {
+                    let known = &mut out[mark.1 as usize];
+                    known.suffers += suffers;
+                    known.inflicts += inflicts;
+                } else {
+                    *mark = (self.epoch, out.len() as u32);
+                    out.push(Neighbour {
+                        body: other,
+                        suffers,
+                        inflicts,
+                    });
+                }
+            }
+        }
+        for n in out {
+            let theirs = self.nodes[n.body.index()].shape;
+            n.suffers = n.suffers.min(self.squeeze.blocked(theirs, shape));
+            n.inflicts = n.inflicts.min(self.squeeze.blocked(shape, theirs));
+        }
+    }
+
+    /// Lists the active neighbours of `body`, each with what `body` adds to its degree.
+    pub fn burdened(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
+        out.clear();
+        if let Some(rows) = &self.rows {
+            let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
+            let is_active = |id: BodyId| self.nodes[id.index()].status == Status::Active;
+            self.visits += row.len() as u64;
+            let entries = rows.entries[row].iter().copied();
+            out.extend(entries.filter(|&(id, _)| is_active(id)));
+        } else {
+            let mut around = std::mem::take(&mut self.around);
+            self.neighbours(body, &mut around);
+            out.extend(around.iter().map(|n| (n.body, n.suffers)));
+            self.around = around;
+        }
+    }
+
+    /// The number of `shape`, for [`Graph::blocked`].
+    pub fn shape(&mut self, shape: Shape) -> ShapeId {
+        self.squeeze.shape(shape)
+    }
+
+    /// The number of the shape of `body`.
+    pub fn shape_of(&self, body: BodyId) -> ShapeId {
+        self.nodes[body.index()].shape
+    }
+
+    /// The most starts of a body of shape `n` that one body of shape `m` blocks.
+    pub fn blocked(&self, n: ShapeId, m: ShapeId) -> u32 {
+        self.squeeze.blocked(n, m)
+    }
+
+    /// Takes `body` out of the graph; its neighbours' degrees are the caller's business.
+    pub fn remove(&mut self, body: BodyId) {
+        self.nodes[body.index()].status = Status::Removed;
+    }
+
+    /// Lowers the degree of `body`.
+    pub fn relieve(&mut self, body: BodyId, by: u32) -> Relief {
+        let factor = self.factor;
+        let node = &mut self.nodes[body.index()];
+        let before = (node.is_significant(factor), node.is_low());
+        node.degree = node.degree.saturating_sub(by);
+        Relief {
+            insignificant: before.0 && !node.is_significant(factor),
+            low: !before.1 && node.is_low(),
+        }
+    }
+
+    /// Whether `body` counts as hard to colour when a merge is considered.
+    pub fn is_significant(&self, body: BodyId) -> bool {
+        self.nodes[body.index()].is_significant(self.factor)
+    }
+
+    /// Lists the active neighbours of both `a` and `b`, with the weights they would have if
+    /// the two were one.
+    pub fn neighbours_of_both(&mut self, a: BodyId, b: BodyId, out: &mut Vec<Shared>) {
+        out.clear();
+        self.epoch += 1;
+        for (index, body) in [a, b].into_iter().enumerate() {
+            let shape = self.nodes[body.index()].shape;
+            self.visits += self.bodies.get(body).edges as u64;
+            for member in &self.bodies.get(body).members {
+                let member_shape = self.values[member.value.index()];
+                for edge in self.interference.edges(member.value) {
+                    let Some(other) = self.bodies.of(edge.value) else {
+                        continue;
+                    };
+                    let node = &self.nodes[other.index()];
+                    if node.status != Status::Active || other == a || other == b {
+                        continue;
+                    }
+                    let mark = &mut self.marks[other.index()];
+                    if mark.0 != self.epoch {
+                        *mark = (self.epoch, out.len() as u32);
+                        out.push(Shared {
+                            body: other,
+                            suffers: [0; 2],
+                            bounds: [0; 2],
+                            inflicts: 0,
+                        });
+                    }
+                    let known = &mut out[mark.1 as usize];
+                    known.suffers[index] += self.squeeze.blocked(node.shape, member_shape);
+                    known.bounds[index] = self.squeeze.blocked(node.shape, shape);
+                    // The merged body's step is at least either side's, so this is a bound.
+                    let of_value = self.values[edge.value.index()];
+                    known.inflicts += self.squeeze.blocked(shape, of_value);
+                }
+            }
+        }
+    }
+
+    /// Merges the bodies of `joint` before degrees are counted, and returns the whole.
+    ///
+    /// This costs what the smaller of the two costs to renumber; keeping degrees up to date
+    /// costs a walk around both, which bodies that grow by many merges cannot afford.
+    pub fn unite(&mut self, joint: &Joint) -> BodyId {
+        let cost = self.cost(joint.a) + self.cost(joint.b);
+        let roomy = self.is_roomy(joint.a) && self.is_roomy(joint.b);
+        let (kept, gone) = self.bodies.merge(joint);
+        self.nodes[gone.index()].status = Status::Merged;
+        let fixed = self.bodies.get(kept).fixed;
+        self.nodes[kept.index()] = Node {
+            status: match fixed {
+                true => Status::Fixed,
+                false => Status::Active,
+            },
+            shape: self.squeeze.shape(joint.shape),
+            places: joint.starts.len() as u32,
+            degree: 0,
+            cost,
+            roomy,
+        };
+        if fixed {
+            self.claim(kept);
+        }
+        kept
+    }
+
+    /// Merges the bodies of `joint` and returns the whole, with all degrees up to date and
+    /// its neighbours in `around`, and those that became insignificant.
+    pub fn merge(
+        &mut self,
+        joint: &Joint,
+        shared: &mut Vec<Shared>,
+        around: &mut Vec<Neighbour>,
+    ) -> (BodyId, Vec<BodyId>) {
+        self.rows = None;
+        self.neighbours_of_both(joint.a, joint.b, shared);
+        let bodies = shared.iter().map(|n| n.body);
+        let mut crossed: Vec<BodyId> = bodies.filter(|&n| self.is_significant(n)).collect();
+        let counts = [joint.a, joint.b].map(|side| self.status(side) == Status::Active);
+        for n in shared.iter() {
+            let degree = &mut self.nodes[n.body.index()].degree;
+            *degree = degree.saturating_sub(n.paid_to(counts));
+        }
+        let kept = self.unite(joint);
+        self.neighbours(kept, around);
+        if self.status(kept) == Status::Active {
+            for n in around.iter() {
+                self.nodes[n.body.index()].degree += n.suffers;
+                self.nodes[kept.index()].degree += n.inflicts;
+            }
+        }
+        crossed.retain(|&body| !self.is_significant(body));
+        (kept, crossed)
+    }
+
+    /// Takes the place of a fixed body from everyone who interferes with it.
+    fn claim(&mut self, body: BodyId) {
+        let Some(start) = self.bodies.get(body).starts.lowest() else {
+            return;
+        };
+        self.visits += self.bodies.get(body).edges as u64;
+        let members = self.bodies.get(body).members.clone();
+        for member in members {
+            let low = start as i32 + member.offset as i32;
+            let high = low + member.width as i32;
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = self.bodies.of(edge.value) else {
+                    continue;
+                };
+                if other == body || self.status(other) != Status::Active {
+                    continue;
+                }
+                let (first, end) = self.bodies.starts_touching(edge.value, low, high);
+                let allowed = match edge.conditional {
+                    true => self.interference.distance(member.value, edge.value),
+                    false => None,
+                };
+                let spared = allowed.map(|d| low + d - self.bodies.offset(edge.value) as i32);
+                let starts = &mut self.bodies.get_mut(other).starts;
+                let spare = spared.filter(|&s| s >= 0 && starts.contains(s as usize));
+                starts.remove_range(first, end);
+                if let Some(start) = spare {
+                    starts.insert(start as usize);
+                }
+                self.nodes[other.index()].places = starts.len() as u32;
+            }
+        }
+    }
+}

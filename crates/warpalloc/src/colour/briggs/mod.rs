@@ -1,0 +1,177 @@
+//! Optimistic graph colouring with conservative coalescing.
+//!
+//! The allocator NVIDIA's `cicc` is reported to have, after G. Chaitin (1982), P. Briggs
+//! (1994), L. George and A. Appel (1996), over register files with aliasing:
+//!
+//! ```text
+//! build ─→ simplify ⇄ coalesce ⇄ freeze ⇄ spill candidates ─→ select
+//!   ▲                                                            │
+//!   └──────────────── spill code ←── values without a colour ────┘
+//! ```
+//!
+//! `docs/briggs.md` has the algorithm and its decisions.
+
+mod conservative;
+mod graph;
+mod look_ahead;
+mod prefer;
+mod select;
+mod simplify;
+mod worklists;
+
+use super::{Attempt, Colourer, Problem, Verdict};
+use crate::coalesce::Bodies;
+use crate::error::Error;
+use crate::ir::{Facts, Value};
+use crate::options::Options;
+use crate::spill::cost::spill_costs;
+use crate::spill::{SpillChoice, SpillPolicy};
+use crate::stats::{Clock, Stats};
+use crate::target::Target;
+use cranelift_entity::SecondaryMap;
+use graph::{Graph, Limits};
+use look_ahead::LookAhead;
+use prefer::Preferences;
+use select::{Selected, select};
+use simplify::simplify;
+
+/// Rounds after which colouring gives up; four are enough for nearly every function.
+const MAX_ROUNDS: u32 = 24;
+
+/// Graph colouring, for one attempt.
+pub(crate) struct Briggs {
+    attempt: Attempt,
+    rounds: u32,
+}
+
+impl Briggs {
+    /// The colourer of an attempt.
+    pub fn new(attempt: Attempt) -> Briggs {
+        Briggs { attempt, rounds: 0 }
+    }
+
+    fn costs(&self, problem: &Problem) -> SecondaryMap<Value, f32> {
+        let Facts {
+            liveness,
+            frequencies,
+            loops,
+            ..
+        } = &problem.facts;
+        spill_costs(
+            &problem.program,
+            problem.target,
+            liveness,
+            frequencies,
+            loops,
+            self.attempt.cost_model,
+        )
+    }
+}
+
+impl Colourer for Briggs {
+    fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
+        let is_first = self.rounds == 0;
+        self.rounds += 1;
+        let bodies = problem.bodies(stats);
+        let mut clock = Clock::start();
+        let costs = self.costs(problem);
+        clock.lap(stats, "costs");
+        let look_ahead = LookAhead::new(problem, problem.interference(stats), &costs);
+        clock.lap(stats, "look ahead");
+        let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
+        let selected = colour_once(problem, problem.target, bodies, costs, stats)?;
+        if selected.spilled.is_empty() {
+            return Ok(verdict(selected));
+        }
+        let options = problem.options;
+        let aim = options.briggs.pressure_limit_on(problem.target);
+        let aim = self.attempt.aggressive.then_some(aim);
+        let mut clock = Clock::start();
+        let choice = match look_ahead {
+            Some(look_ahead) => look_ahead.settle(&selected.spilled, is_first, aim),
+            None => SpillChoice::exactly(selected.spilled),
+        };
+        clock.lap(stats, "look ahead");
+        Ok(Verdict::Spill(choice))
+    }
+
+    fn recolour(
+        &mut self,
+        problem: &Problem,
+        target: &Target,
+        stats: &mut Stats,
+    ) -> Result<Verdict, Error> {
+        let bodies = Bodies::new(&problem.program, target, problem.interference(stats));
+        let costs = self.costs(problem);
+        let selected = colour_once(problem, target, &bodies, &costs, stats)?;
+        Ok(verdict(selected))
+    }
+
+    /// Reloads stand before each reader while rounds go on, so that a round makes as much
+    /// room as it can.
+    fn spill_policy(&self, options: &Options) -> SpillPolicy {
+        SpillPolicy {
+            lazy_reload: false,
+            rematerialise: options.briggs.rematerialise,
+            ..SpillPolicy::default()
+        }
+    }
+
+    fn max_rounds(&self, _: &Options) -> u32 {
+        MAX_ROUNDS
+    }
+}
+
+fn verdict(selected: Selected) -> Verdict {
+    match (selected.spilled.is_empty(), selected.stuck) {
+        (false, _) => Verdict::Spill(SpillChoice::exactly(selected.spilled)),
+        (true, Some(_)) => Verdict::Stuck,
+        (true, None) => Verdict::Coloured(selected.colours),
+    }
+}
+
+/// One colouring: simplify the graph, then select colours.
+fn colour_once(
+    problem: &Problem,
+    target: &Target,
+    bodies: &Bodies,
+    costs: &SecondaryMap<Value, f32>,
+    stats: &mut Stats,
+) -> Result<Selected, Error> {
+    let Problem {
+        program, options, ..
+    } = problem;
+    let (interference, moves) = (problem.interference(stats), problem.moves(stats));
+    if stats.colourings == 0 {
+        stats.graph = interference.stats();
+    }
+    let mut clock = Clock::start();
+    let limits = Limits {
+        factor: options.briggs.coalescing_factor,
+        pressure: options.briggs.pressure_limit_on(target),
+    };
+    let graph = Graph::new(program, target, interference, bodies.clone(), costs, limits);
+    clock.lap(stats, "graph");
+    let simplified = simplify(graph, moves, &options.briggs);
+    if let Some(body) = simplified.unsound {
+        let message = format!("coalescing made {body} of values that interfere");
+        return Err(Error::Unproved(message));
+    }
+    stats.merges += simplified.merges;
+    stats.colourings += 1;
+    stats.edge_visits += simplified.graph.visits;
+    clock.lap(stats, "simplify");
+    let mut preferences = Preferences::new(program, target, interference, moves);
+    let selected = select(
+        program,
+        target,
+        &simplified.graph,
+        bodies,
+        &simplified.stack,
+        costs,
+        &mut preferences,
+    );
+    stats.undone += selected.undone;
+    clock.lap(stats, "select");
+    Ok(selected)
+}

@@ -1,0 +1,168 @@
+//! Which of several free places a body takes.
+//!
+//! The lowest free place wins, so that few registers are used and occupancy is high. A
+//! place that does not raise the highest register in use is as good as the lowest, and
+//! among these
+//! - the body goes where copies that were not coalesced pull it, by how often they run;
+//! - else it avoids the bank of what is read together with it. Since Volta the register
+//!   file has two banks, and an instruction whose three inputs share one stalls (Z. Jia et
+//!   al., 2018). The documents put hard edges between values of equal bank, which makes
+//!   cliques out of nothing; here banks never cost a register, let alone a spill.
+//!
+//! In a function that is called, a preserved register that nobody has touched yet costs a
+//! save and a restore, so it is taken only where no other is free.
+
+use crate::coalesce::{Member, Move, MoveId};
+use crate::function::Convention;
+use crate::interference::Interference;
+use crate::ir::{BANKS, Program, ReadWith, Value, read_together};
+use crate::target::UnitSet;
+use crate::target::{File, RegSet, Target};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
+
+/// How many free places are looked at for the sake of banks.
+const BANK_CHOICES: usize = 4;
+
+/// What has a say in the choice of a place.
+pub struct Preferences<'a> {
+    moves: &'a PrimaryMap<MoveId, Move>,
+    moves_of: SecondaryMap<Value, SmallVec<[MoveId; 2]>>,
+    /// Values that are read together with each value, three or more at a time.
+    read_with: ReadWith,
+    /// How many units are in use, by file: at first as many as are needed at once, since no
+    /// colouring gets by with fewer.
+    used: Vec<usize>,
+    files: SecondaryMap<Value, u8>,
+    units_per_reg: usize,
+    /// Preserved registers of the general file that are still untouched.
+    preserved: UnitSet<8>,
+}
+
+impl<'a> Preferences<'a> {
+    /// What `moves`, the program's instructions and its convention prefer.
+    pub fn new(
+        program: &Program,
+        target: &Target,
+        interference: &Interference,
+        moves: &'a PrimaryMap<MoveId, Move>,
+    ) -> Preferences<'a> {
+        let mut moves_of: SecondaryMap<Value, SmallVec<[MoveId; 2]>> = SecondaryMap::new();
+        for (id, mv) in moves.iter() {
+            moves_of[mv.to].push(id);
+            moves_of[mv.from].push(id);
+        }
+        let mut files = SecondaryMap::new();
+        let mut used = vec![0; target.files().len()];
+        for (value, info) in program.values.iter() {
+            let file = target.class(info.class).file.index();
+            files[value] = file as u8;
+            used[file] = used[file].max(interference.peak(value) as usize);
+        }
+        let preserved = match program.function.convention() {
+            Convention::Kernel => UnitSet::EMPTY,
+            Convention::Device => {
+                let regs = target.abi().preserved.iter().copied();
+                UnitSet::of_file(target, File::R, &RegSet::of_registers(target, regs))
+            }
+        };
+        Preferences {
+            moves,
+            moves_of,
+            read_with: read_together(program, target),
+            used,
+            files,
+            units_per_reg: target.file(File::R).units_per_reg,
+            preserved,
+        }
+    }
+
+    /// The start that `members` take among the `free` ones; `units` are the places of
+    /// values coloured so far.
+    pub fn choose(
+        &self,
+        members: &[Member],
+        file: File,
+        free: &UnitSet<8>,
+        units: &[u16],
+    ) -> Option<usize> {
+        let span = members.iter().map(|m| (m.offset + m.width) as usize);
+        let width = span.max()?;
+        let mut free = *free;
+        if file == File::R && !self.preserved.is_empty() {
+            let mut unpreserved = free;
+            unpreserved.subtract(&self.preserved.blocked_starts(width));
+            if !unpreserved.is_empty() {
+                free = unpreserved;
+            }
+        }
+        let lowest = free.lowest()?;
+        let end = self.used[file.index()].max(lowest + width);
+        let is_as_good = |start: usize| free.contains(start) && start + width <= end;
+        let wishes = self.wishes(members, units);
+        let wish = wishes
+            .into_iter()
+            .filter(|&(start, _)| is_as_good(start))
+            .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        match wish {
+            Some((start, _)) => Some(start),
+            None => {
+                let choices = free.iter().take(BANK_CHOICES).filter(|&s| is_as_good(s));
+                choices.min_by_key(|&start| (self.bank_conflicts(members, start, units), start))
+            }
+        }
+    }
+
+    /// Where copies would like the members to start, and how much.
+    fn wishes(&self, members: &[Member], units: &[u16]) -> SmallVec<[(usize, f64); 4]> {
+        let mut wishes: SmallVec<[(usize, f64); 4]> = SmallVec::new();
+        for m in members {
+            for &id in &self.moves_of[m.value] {
+                let mv = &self.moves[id];
+                let (other, distance) = if mv.to == m.value {
+                    (mv.from, -mv.distance)
+                } else {
+                    (mv.to, mv.distance)
+                };
+                let unit = units[other.index()];
+                if unit == u16::MAX {
+                    continue;
+                }
+                let start = unit as i32 + distance - m.offset as i32;
+                let Ok(start) = usize::try_from(start) else {
+                    continue;
+                };
+                match wishes.iter_mut().find(|(s, _)| *s == start) {
+                    Some((_, weight)) => *weight += mv.weight,
+                    None => wishes.push((start, mv.weight)),
+                }
+            }
+        }
+        wishes
+    }
+
+    /// How many values read together with the members would be in their bank.
+    fn bank_conflicts(&self, members: &[Member], start: usize, units: &[u16]) -> usize {
+        let bank = |unit: usize| unit / self.units_per_reg % BANKS;
+        let conflicts = |m: &Member| {
+            let own = bank(start + m.offset as usize);
+            let others = self.read_with[m.value].iter();
+            let coloured = others.map(|v| units[v.index()]).filter(|&u| u != u16::MAX);
+            coloured.filter(|&u| bank(u as usize) == own).count()
+        };
+        members.iter().map(conflicts).sum()
+    }
+
+    /// Takes note that `members` are at `start`.
+    pub fn note(&mut self, members: &[Member], start: usize) {
+        for m in members {
+            let file = self.files[m.value] as usize;
+            let low = start + m.offset as usize;
+            let high = low + m.width as usize;
+            self.used[file] = self.used[file].max(high);
+            if file == File::R.index() {
+                self.preserved.remove_range(low as i32, high as i32);
+            }
+        }
+    }
+}

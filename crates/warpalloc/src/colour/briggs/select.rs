@@ -1,0 +1,302 @@
+//! Select: giving colours back in reverse order.
+//!
+//! Bodies come back from the stack and take the lowest free place. Among the places that
+//! would not raise the highest register in use, a copy that was not coalesced may still
+//! pull its body towards the other side (*biased colouring*), and see
+//! [`Preferences`](super::prefer::Preferences) for what else has a say.
+//!
+//! A body that finds no place is in trouble, and the remedies come in order of price:
+//! 1. a merged body is taken apart into the bodies it was made of, and each looks for a
+//!    place of its own (J. Park and S. Moon, TOPLAS 2004);
+//! 2. a part that finds none may take the place of neighbours that are together cheaper to
+//!    spill; those look for another place first;
+//! 3. the part is spilled.
+
+use super::graph::Graph;
+use super::prefer::Preferences;
+use crate::coalesce::{Bodies, BodyId, Member};
+use crate::interference::{Edge, Interference};
+use crate::ir::{Program, Value};
+use crate::target::UnitSet;
+use crate::target::{File, PReg, Target};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use std::collections::VecDeque;
+
+/// The register of every value that has one.
+pub type Colours = SecondaryMap<Value, Option<PReg>>;
+
+/// What colouring came to.
+pub struct Selected {
+    /// Registers.
+    pub colours: Colours,
+    /// Values that need to go to memory, in ascending order.
+    pub spilled: Vec<Value>,
+    /// A value that must have a register and can get none.
+    pub stuck: Option<Value>,
+    /// Merged bodies that were taken apart.
+    pub undone: u32,
+}
+
+/// How often bodies may push each other out, per body of the program.
+const EVICTIONS_PER_BODY: usize = 4;
+/// The price of pushing out what cannot be spilled and must find another place.
+const PUSH: f64 = 1e12;
+
+/// Colours the bodies of `graph`, the last of `stack` first.
+pub fn select<'a>(
+    program: &Program,
+    target: &'a Target,
+    graph: &Graph<'a>,
+    parts: &'a Bodies,
+    stack: &[BodyId],
+    costs: &SecondaryMap<Value, f32>,
+    preferences: &mut Preferences<'a>,
+) -> Selected {
+    let cost = |members: &[Member]| members.iter().map(|m| f64::from(costs[m.value])).sum();
+    let part_costs: Vec<f64> = parts
+        .keys()
+        .map(|id| cost(&parts.get(id).members))
+        .collect();
+    let price = |(id, &cost): (BodyId, &f64)| match parts.get(id).fixed {
+        true => f64::INFINITY,
+        false if cost.is_finite() => cost,
+        false => PUSH,
+    };
+    let prices = parts.keys().zip(&part_costs).map(price).collect();
+    let mut select = Select {
+        target,
+        interference: graph.interference,
+        parts,
+        part_costs,
+        prices,
+        preferences,
+        units: vec![NOWHERE; program.values.len()],
+        widths: program
+            .values
+            .values()
+            .map(|info| target.width(info.class) as u16)
+            .collect(),
+        evictions_left: EVICTIONS_PER_BODY * parts.keys().len() + 64,
+        spilled: Vec::new(),
+        stuck: None,
+        undone: 0,
+    };
+    let is_fixed = |id: &BodyId| graph.bodies.get(*id).fixed;
+    let fixed = graph.bodies.keys().filter(is_fixed);
+    let fixed: Vec<BodyId> = fixed
+        .filter(|&id| !graph.bodies.get(id).members.is_empty())
+        .collect();
+    for &id in fixed.iter().chain(stack.iter().rev()) {
+        let body = graph.bodies.get(id);
+        if !select.colour(&body.members, body.starts, body.file) {
+            select.take_apart(&body.members);
+        }
+    }
+    select.finish(program)
+}
+
+/// The unit of a value that has no colour.
+const NOWHERE: u16 = u16::MAX;
+
+struct Select<'a, 'p> {
+    target: &'a Target,
+    interference: &'a Interference,
+    /// The bodies as they were before any merge.
+    parts: &'a Bodies,
+    /// What it costs that a part has no place; infinite where it must have one.
+    part_costs: Vec<f64>,
+    /// What pushing a part out costs: its spill, or trouble that grows each time.
+    prices: Vec<f64>,
+    preferences: &'p mut Preferences<'a>,
+    /// First unit of each value.
+    units: Vec<u16>,
+    /// Units that each value takes.
+    widths: Vec<u16>,
+    evictions_left: usize,
+    spilled: Vec<Value>,
+    stuck: Option<Value>,
+    undone: u32,
+}
+
+impl Select<'_, '_> {
+    /// Gives the members a place among `starts` if one is free.
+    fn colour(&mut self, members: &[Member], starts: UnitSet<8>, file: File) -> bool {
+        let free = self.free_starts(members, starts);
+        match self.preferences.choose(members, file, &free, &self.units) {
+            Some(start) => {
+                self.settle(members, start);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn settle(&mut self, members: &[Member], start: usize) {
+        for m in members {
+            self.units[m.value.index()] = start as u16 + m.offset;
+        }
+        self.preferences.note(members, start);
+    }
+
+    /// The starts at which no member overlaps a coloured neighbour.
+    fn free_starts(&self, members: &[Member], mut starts: UnitSet<8>) -> UnitSet<8> {
+        for m in members {
+            let mut taken = UnitSet::EMPTY;
+            for edge in self.interference.edges(m.value) {
+                if edge.conditional {
+                    self.keep_apart(m, edge, &mut starts);
+                    continue;
+                }
+                let unit = self.units[edge.value.index()];
+                if unit != NOWHERE {
+                    let width = self.widths[edge.value.index()];
+                    taken.insert_range(unit as usize, width as usize);
+                }
+            }
+            let blocked = taken.blocked_starts(m.width as usize);
+            starts.subtract(&blocked.down(m.offset as usize));
+        }
+        starts
+    }
+
+    /// Takes out the starts that the coloured end of a conditional `edge` blocks for `m`.
+    fn keep_apart(&self, m: &Member, edge: Edge, starts: &mut UnitSet<8>) {
+        if let Some((first, end, spared)) = self.blocked(m, edge) {
+            let spare = spared.filter(|&s| starts.contains(s));
+            starts.remove_range(first, end);
+            if let Some(start) = spare {
+                starts.insert(start);
+            }
+        }
+    }
+
+    /// The starts `first..end` that the coloured end of `edge` blocks for `m`, and the one
+    /// among them it does not.
+    fn blocked(&self, m: &Member, edge: Edge) -> Option<(i32, i32, Option<usize>)> {
+        let unit = self.units[edge.value.index()];
+        if unit == NOWHERE {
+            return None;
+        }
+        let (low, width) = (unit as i32, self.widths[edge.value.index()] as i32);
+        let first = low - m.offset as i32 - m.width as i32 + 1;
+        let end = low + width - m.offset as i32;
+        let distance = match edge.conditional {
+            true => self.interference.distance(m.value, edge.value),
+            false => None,
+        };
+        let spared = distance.and_then(|d| usize::try_from(low - d - m.offset as i32).ok());
+        Some((first, end, spared))
+    }
+
+    /// Colours the parts of a merged body one by one, the most expensive first.
+    fn take_apart(&mut self, members: &[Member]) {
+        let mut parts: Vec<BodyId> = members
+            .iter()
+            .filter_map(|m| self.parts.of(m.value))
+            .collect();
+        parts.sort_unstable();
+        parts.dedup();
+        self.undone += (parts.len() > 1) as u32;
+        parts.sort_by(|&a, &b| self.part_costs[b.index()].total_cmp(&self.part_costs[a.index()]));
+        let mut waiting: VecDeque<BodyId> = parts.into();
+        while let Some(part) = waiting.pop_front() {
+            self.place(part, &mut waiting);
+        }
+    }
+
+    /// Finds a place for `part`, spilling it or others if there is none. Whoever is pushed
+    /// out joins those waiting.
+    fn place(&mut self, part: BodyId, waiting: &mut VecDeque<BodyId>) {
+        let parts = self.parts;
+        let body = parts.get(part);
+        if self.colour(&body.members, body.starts, body.file) {
+            return;
+        }
+        let own = self.part_costs[part.index()];
+        match self.cheapest_start(part) {
+            Some((start, price)) if price < own && self.evictions_left > 0 => {
+                let victims = self.occupants(part, start);
+                self.evictions_left = self.evictions_left.saturating_sub(victims.len());
+                for victim in victims {
+                    if !self.is_spillable(victim) {
+                        self.prices[victim.index()] += PUSH;
+                    }
+                    for m in &parts.get(victim).members {
+                        self.units[m.value.index()] = NOWHERE;
+                    }
+                    waiting.push_back(victim);
+                }
+                self.settle(&body.members, start);
+            }
+            _ if self.is_spillable(part) => {
+                self.spilled.extend(body.members.iter().map(|m| m.value));
+            }
+            _ => self.stuck = self.stuck.or(Some(body.members[0].value)),
+        }
+    }
+
+    fn is_spillable(&self, part: BodyId) -> bool {
+        self.part_costs[part.index()].is_finite()
+    }
+
+    /// The start of `part` whose occupants are cheapest to push out, and their price.
+    fn cheapest_start(&self, part: BodyId) -> Option<(usize, f64)> {
+        let body = self.parts.get(part);
+        let units = self.target.file(body.file).units;
+        let mut prices = vec![0.0f64; units];
+        for m in &body.members {
+            for edge in self.interference.edges(m.value) {
+                let Some((first, end, spared)) = self.blocked(m, edge) else {
+                    continue;
+                };
+                let Some(occupant) = self.parts.of(edge.value) else {
+                    continue;
+                };
+                let price = self.prices[occupant.index()];
+                let range = first.max(0) as usize..(end.max(0) as usize).min(units);
+                for start in range.filter(|&start| spared != Some(start)) {
+                    prices[start] += price;
+                }
+            }
+        }
+        let starts = body.starts.iter().filter(|&s| s < units);
+        let priced = starts.map(|start| (start, prices[start]));
+        priced.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The parts in the way of `part` at `start`.
+    fn occupants(&self, part: BodyId, start: usize) -> Vec<BodyId> {
+        let mut found = Vec::new();
+        for m in &self.parts.get(part).members {
+            for edge in self.interference.edges(m.value) {
+                let Some((first, end, spared)) = self.blocked(m, edge) else {
+                    continue;
+                };
+                if (first..end).contains(&(start as i32)) && spared != Some(start) {
+                    found.extend(self.parts.of(edge.value));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn finish(self, program: &Program) -> Selected {
+        let mut colours = SecondaryMap::with_capacity(program.values.len());
+        for (value, info) in program.values.iter() {
+            let unit = self.units[value.index()];
+            let file = self.target.class(info.class).file;
+            colours[value] = (unit != NOWHERE).then(|| PReg::new(file, unit as usize));
+        }
+        let mut spilled = self.spilled;
+        spilled.sort_unstable();
+        spilled.dedup();
+        Selected {
+            colours,
+            spilled,
+            stuck: self.stuck,
+            undone: self.undone,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Copies, as hints for a common register.
+//!
+//! Copies at isolated constraints, parallel copies on edges and the function's own copies
+//! all say the same: this value would like to start so many units after that one. Packing
+//! and unpacking are copies too: a scalar wants to be the second unit of a pair.
+//!
+//! Each hint carries the document's candidate filter bits, which decide what coalescing
+//! may do with it.
+
+use crate::analysis::Frequencies;
+use crate::function::{Inst, Kind, Role};
+use crate::ir::{LiveRanges, Op, Origin, Program, Value};
+use cranelift_entity::EntityRef;
+
+/// Why a copy may or may not be coalesced, by the document's bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter(pub u8);
+
+impl Filter {
+    /// A side is alive across a call.
+    pub const CROSSES_CALL: Filter = Filter(0x01);
+    /// There is a copy at all.
+    pub const HAS_COPY: Filter = Filter(0x02);
+    /// The destination may have to live in a register the caller wants back.
+    pub const CALLEE_SAVED: Filter = Filter(0x04);
+    /// The copy may not happen, because it is guarded.
+    pub const PREDICATED: Filter = Filter(0x08);
+    /// A side is in a register of the calling convention.
+    pub const ABI: Filter = Filter(0x10);
+    /// It stands on an edge: a phi web.
+    pub const CSSA: Filter = Filter(0x20);
+    /// A side is fixed by its instruction's encoding.
+    pub const PINNED: Filter = Filter(0x80);
+
+    /// The bits of both.
+    pub fn with(self, other: Filter) -> Filter {
+        Filter(self.0 | other.0)
+    }
+
+    /// Whether any bit of `other` is set.
+    pub fn has(self, other: Filter) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether both sides may become one cluster. Where a side already has its register,
+    /// or the copy may not happen, a preference is all there is.
+    pub fn allows_join(self) -> bool {
+        let refused = Filter::PREDICATED.with(Filter::ABI).with(Filter::PINNED);
+        self.has(Filter::HAS_COPY) && !self.has(refused)
+    }
+}
+
+/// A hint: `from` starts `shift` units after `to`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Affinity {
+    /// What is written.
+    pub to: Value,
+    /// What is read.
+    pub from: Value,
+    /// Units from the start of `to` to the start of `from`.
+    pub shift: i32,
+    /// How often the copy runs.
+    pub weight: f32,
+    /// What may be done about it.
+    pub filter: Filter,
+}
+
+/// Every hint of `program`, most frequent first, of equals in code order.
+pub fn affinities(
+    program: &Program,
+    ranges: &LiveRanges,
+    frequencies: &Frequencies,
+) -> Vec<Affinity> {
+    let mut gather = Gather {
+        program,
+        ranges,
+        found: Vec::new(),
+        fixed: Vec::new(),
+    };
+    gather.find_fixed();
+    for (block, info) in program.blocks.iter() {
+        let weight = frequencies.block(block) as f32;
+        let on_edge = if info.edge.is_some() {
+            Filter::CSSA
+        } else {
+            Filter(0)
+        };
+        for op in &info.ops {
+            match op {
+                Op::Copies(pairs) => {
+                    for &(to, from) in pairs {
+                        gather.push(to, from, 0, weight, on_edge);
+                    }
+                }
+                Op::Inst { inst, values } if program.function.inst(*inst).kind == Kind::Copy => {
+                    gather.copy_instruction(*inst, values, weight);
+                }
+                _ => {}
+            }
+        }
+    }
+    most_frequent_first(&gather.found)
+}
+
+/// Sorts numbers instead of hints: weights are not negative, so their bits have their order
+/// once there is but one zero.
+fn most_frequent_first(found: &[Affinity]) -> Vec<Affinity> {
+    let weights = found.iter().map(|a| !(a.weight + 0.0).to_bits());
+    let mut order: Vec<(u32, u32)> = weights.zip(0..).collect();
+    order.sort_unstable();
+    let sorted = order.iter().map(|&(_, index)| found[index as usize]);
+    sorted.collect()
+}
+
+struct Gather<'a> {
+    program: &'a Program<'a>,
+    ranges: &'a LiveRanges,
+    found: Vec<Affinity>,
+    /// The filter bits of values whose link has only one place.
+    fixed: Vec<Filter>,
+}
+
+impl Gather<'_> {
+    fn find_fixed(&mut self) {
+        let function = self.program.function;
+        for link in self.program.links.iter().filter(|l| l.fixed.is_some()) {
+            self.fixed.resize(self.program.values.len(), Filter(0));
+            for &(value, _) in &link.members {
+                let by_convention = match self.program.values[value].origin {
+                    Origin::Constraint(inst) => {
+                        matches!(function.inst(inst).kind, Kind::Call | Kind::Return)
+                    }
+                    _ => false,
+                };
+                self.fixed[value.index()] = match by_convention {
+                    true => Filter::ABI,
+                    false => Filter::PINNED,
+                };
+            }
+        }
+    }
+
+    fn push(&mut self, to: Value, from: Value, shift: i32, weight: f32, filter: Filter) {
+        let (a, b) = (self.ranges.size(to), self.ranges.size(from));
+        if a.file != b.file || to == from {
+            return;
+        }
+        let mut filter = filter.with(Filter::HAS_COPY);
+        for value in [to, from] {
+            let fixed = self.fixed.get(value.index()).copied().unwrap_or_default();
+            filter = filter.with(fixed);
+            if self.ranges.crosses_clobber(value) {
+                filter = filter.with(Filter::CROSSES_CALL).with(Filter::CALLEE_SAVED);
+            }
+        }
+        self.found.push(Affinity {
+            to,
+            from,
+            shift,
+            weight,
+            filter,
+        });
+    }
+
+    /// Results laid end to end equal inputs laid end to end: whoever holds the other's
+    /// first unit is told how far in it is.
+    fn copy_instruction(&mut self, inst: Inst, values: &[Value], weight: f32) {
+        let operands = self.program.function.operands(inst);
+        let guarded = operands.iter().any(|o| o.role == Role::UseDef);
+        let filter = if guarded {
+            Filter::PREDICATED
+        } else {
+            Filter(0)
+        };
+        let ranges = self.ranges;
+        let lanes = |reads: bool| {
+            let mut at = 0;
+            let picked = values
+                .iter()
+                .zip(operands)
+                .filter(move |(_, o)| o.role.reads() == reads);
+            picked.map(move |(&value, _)| {
+                let start = at;
+                at += i32::from(ranges.size(value).width);
+                (value, start, at)
+            })
+        };
+        for (to, to_start, to_end) in lanes(false) {
+            for (from, from_start, from_end) in lanes(true) {
+                let from_inside = to_start <= from_start && from_end <= to_end;
+                let to_inside = from_start <= to_start && to_end <= from_end;
+                if from_inside || to_inside {
+                    self.push(to, from, from_start - to_start, weight, filter);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_zero_comes_last() {
+        let hint = |number, weight| Affinity {
+            to: Value::new(number),
+            from: Value::new(9),
+            shift: 0,
+            weight,
+            filter: Filter::HAS_COPY,
+        };
+        let weights = [-0.0, 0.5, f32::INFINITY, 0.0, 0.5];
+        let found: Vec<Affinity> = (0..).zip(weights).map(|(n, w)| hint(n, w)).collect();
+        let sorted = most_frequent_first(&found);
+        let order = sorted.iter().map(|hint| hint.to.index());
+        assert_eq!(order.collect::<Vec<_>>(), [2, 1, 4, 0, 3]);
+    }
+
+    /// Document 003, "Coalescing candidate filter bits".
+    #[test]
+    fn bits_are_the_documented_ones() {
+        let bits = [
+            Filter::CROSSES_CALL,
+            Filter::HAS_COPY,
+            Filter::CALLEE_SAVED,
+            Filter::PREDICATED,
+            Filter::ABI,
+            Filter::CSSA,
+            Filter::PINNED,
+        ];
+        assert_eq!(
+            bits.map(|f| f.0),
+            [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x80]
+        );
+        assert!(Filter::HAS_COPY.with(Filter::CSSA).allows_join());
+        assert!(!Filter::CSSA.allows_join());
+        for refused in [Filter::PREDICATED, Filter::ABI, Filter::PINNED] {
+            assert!(!Filter::HAS_COPY.with(refused).allows_join());
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Handing out registers.
+//!
+//! Clusters come from the assignment stack one by one. The occupancy tells in one look
+//! which starts are free for all of a cluster's members; of these, one that a copy asks
+//! for is best, and otherwise the histograms choose. The primary histogram counts how
+//! contested a start is: what values not yet placed would lose if it were taken. The
+//! secondary one counts what taking it costs in itself, such as saving a register for the
+//! caller. A start that conflicts with anything already placed is never taken.
+//!
+//! A cluster that finds no start falls apart into what it was joined from, and these are
+//! placed one by one; only a single value or link that finds none has failed.
+
+use super::cluster::{Cluster, ClusterInfo, Clusters, Member};
+use super::constraint;
+use super::hints::Hints;
+use super::histogram::{Histogram, choose};
+use super::reg_matrix::RegMatrix;
+use crate::colour::Colours;
+use crate::function::Convention;
+use crate::ir::{BANKS, LiveRanges, Program, ReadWith, Value, overlap};
+use crate::options::Knobs;
+use crate::target::{File, PReg, RegSet, Target, UnitSet};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Pending hints examined per placement; more would not pay.
+const CLAIMS_EXAMINED: usize = 4;
+/// A copy of frequency 1 contests a start this much.
+const CLAIM_WEIGHT: f32 = 8.0;
+
+/// What every placement looks at.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// The program.
+    pub program: &'a Program<'a>,
+    /// The target.
+    pub target: &'a Target,
+    /// Where values are alive.
+    pub ranges: &'a LiveRanges,
+    /// Settings.
+    pub knobs: &'a Knobs,
+    /// Pre-allocation priorities.
+    pub priorities: &'a SecondaryMap<Value, u32>,
+    /// Values read together, where banks matter.
+    pub read_with: Option<&'a ReadWith>,
+}
+
+/// What a start costs that would raise the highest register: more than any bank is worth.
+const RAISES: u32 = 32;
+
+/// Placement in one file.
+pub struct Assign<'a, const W: usize> {
+    scene: Scene<'a>,
+    file: File,
+    /// Units looked at so far: all of the file, or as many as `W` words hold.
+    window: usize,
+    /// Where something may start that is one unit wide, two, and so on.
+    starts: [UnitSet<W>; 4],
+    occupancy: RegMatrix<W>,
+    secondary: Histogram<W>,
+    /// Starts that a placed value's copies ask for, with who asks and how much.
+    claims: Vec<SmallVec<[(Value, u32); 2]>>,
+    claimed: UnitSet<W>,
+    /// Units of fixed places that others should leave alone.
+    reserved: UnitSet<W>,
+    /// Clusters that found no start, none of which is joined from others.
+    failed: Vec<Cluster>,
+    /// One past the highest unit taken.
+    used: usize,
+}
+
+impl<'a, const W: usize> Assign<'a, W> {
+    /// Nothing placed in `file` yet.
+    pub fn new(scene: Scene<'a>, file: File) -> Assign<'a, W> {
+        let window = units(&scene, file).min(64 * W);
+        Assign {
+            scene,
+            file,
+            window,
+            starts: std::array::from_fn(|wider| UnitSet::first(window.saturating_sub(wider))),
+            occupancy: RegMatrix::new(scene.ranges.positions()),
+            secondary: secondary(&scene, file),
+            claims: vec![SmallVec::new(); window],
+            claimed: UnitSet::EMPTY,
+            reserved: reserved(&scene, file),
+            failed: Vec::new(),
+            used: 0,
+        }
+    }
+
+    /// The same placements, with a window of `V` words.
+    pub fn widened<const V: usize>(self) -> Assign<'a, V> {
+        let wide = Assign::<V>::new(self.scene, self.file);
+        let mut claims = self.claims;
+        claims.resize(wide.window, SmallVec::new());
+        Assign {
+            occupancy: self.occupancy.widened(),
+            claims,
+            claimed: self.claimed.widened(),
+            failed: self.failed,
+            used: self.used,
+            ..wide
+        }
+    }
+
+    /// Clusters that found no register.
+    pub fn failed(&self) -> &[Cluster] {
+        &self.failed
+    }
+
+    /// UnitSet<8> the clusters of `order` one after the other, or what they fall apart into.
+    /// Stops at one that finds nothing in a window narrower than the file, and says how many
+    /// are done.
+    pub fn place_all(
+        &mut self,
+        clusters: &mut Clusters,
+        order: &[Cluster],
+        colours: &mut Colours,
+    ) -> usize {
+        let is_narrow = self.window < units(&self.scene, self.file);
+        for (done, &cluster) in order.iter().enumerate() {
+            if !self.try_place(clusters, cluster, colours) {
+                if is_narrow {
+                    return done;
+                }
+                self.place_parts(clusters, cluster, colours);
+            }
+        }
+        order.len()
+    }
+
+    fn place_parts(&mut self, clusters: &mut Clusters, cluster: Cluster, colours: &mut Colours) {
+        if clusters.info(cluster).parts() == 1 {
+            self.failed.push(cluster);
+            return;
+        }
+        let mut parts = clusters.fall_apart(self.scene.program, self.scene.ranges, cluster);
+        // Whoever cannot be spilled chooses first.
+        parts.sort_by_key(|&part| !self.is_stubborn(clusters.info(part)));
+        for part in parts {
+            if !self.try_place(clusters, part, colours) {
+                self.failed.push(part);
+            }
+        }
+    }
+
+    fn is_stubborn(&self, info: &ClusterInfo) -> bool {
+        let values = &self.scene.program.values;
+        info.members.iter().any(|m| values[m.value].unspillable)
+    }
+
+    fn try_place(&mut self, clusters: &Clusters, cluster: Cluster, colours: &mut Colours) -> bool {
+        let info = clusters.info(cluster);
+        let free = self.unreserved(info, self.free_starts(info));
+        let start = match self.wanted(clusters, info, &free, colours) {
+            Some(start) => Some(start),
+            None => self.choose(clusters, cluster, &free, colours),
+        };
+        match start {
+            Some(start) => {
+                self.take(clusters, info, start, colours);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Starts where no member meets anything placed before.
+    fn free_starts(&self, info: &ClusterInfo) -> UnitSet<W> {
+        let Scene {
+            program,
+            target,
+            ranges,
+            ..
+        } = self.scene;
+        let width = info.width as usize;
+        let mut blocked = UnitSet::EMPTY;
+        for member in info.members.iter().filter(|m| !m.silent) {
+            let mut held = UnitSet::EMPTY;
+            for &segment in ranges.of(member.value) {
+                self.occupancy.gather(segment, &mut held);
+            }
+            let width = ranges.size(member.value).width as usize;
+            blocked.add(&held.blocked_starts(width).down(member.offset as usize));
+        }
+        if constraint::is_restricted(program, ranges, info) {
+            constraint::each::<W>(program, target, ranges, info, |record| {
+                blocked.add(&record.blocked());
+            });
+        }
+        let starts = match self.starts.get(width - 1) {
+            Some(starts) => *starts,
+            None => UnitSet::first((self.window + 1).saturating_sub(width)),
+        };
+        let aligned = match info.align {
+            1 => starts,
+            align => starts.and(&UnitSet::multiples_of(align as usize)),
+        };
+        aligned.without(&blocked)
+    }
+
+    /// Those of `free` that leave fixed places alone, if there are any.
+    fn unreserved(&self, info: &ClusterInfo, free: UnitSet<W>) -> UnitSet<W> {
+        if self.reserved.is_empty() || info.fixed.is_some() {
+            return free;
+        }
+        let apart = free.without(&self.reserved.blocked_starts(info.width as usize));
+        if apart.is_empty() { free } else { apart }
+    }
+
+    /// The free start that placed copies ask for most.
+    fn wanted(
+        &self,
+        clusters: &Clusters,
+        info: &ClusterInfo,
+        free: &UnitSet<W>,
+        colours: &Colours,
+    ) -> Option<usize> {
+        if !info.has_hints || self.scene.knobs.no_retarget_prefs {
+            return None;
+        }
+        let mut votes: SmallVec<[(usize, f32); 4]> = SmallVec::new();
+        for member in &info.members {
+            for &(other, shift, weight) in clusters.hints().of(member.value) {
+                let Some(reg) = colours[other] else { continue };
+                let start = i32::from(reg.unit) - shift - i32::from(member.offset);
+                let Ok(start) = usize::try_from(start) else {
+                    continue;
+                };
+                if free.contains(start) {
+                    match votes.iter_mut().find(|(s, _)| *s == start) {
+                        Some((_, votes)) => *votes += weight,
+                        None => votes.push((start, weight)),
+                    }
+                }
+            }
+        }
+        let best = votes
+            .into_iter()
+            .reduce(|a, b| if b.1 > a.1 { b } else { a });
+        best.map(|(start, _)| start)
+    }
+
+    fn choose(
+        &mut self,
+        clusters: &Clusters,
+        cluster: Cluster,
+        free: &UnitSet<W>,
+        colours: &Colours,
+    ) -> Option<usize> {
+        let is_free_of_cost = self.secondary.is_clear() && self.scene.read_with.is_none();
+        if self.claimed.is_empty() && is_free_of_cost {
+            return free.lowest();
+        }
+        let width = clusters.info(cluster).width as usize;
+        let contested = self.claimed.blocked_starts(width).and(free);
+        let calm = free.without(&contested).lowest();
+        let mut left = CLAIMS_EXAMINED;
+        if let (Some(calm), true) = (calm, is_free_of_cost) {
+            // No counter is below zero: the first start that costs nobody anything wins.
+            let below = contested.and(&UnitSet::first(calm));
+            let harmless = below.iter().find(|&start| {
+                let units = start..start + width;
+                self.loss(clusters, cluster, units, colours, &mut left) == 0
+            });
+            return harmless.or(Some(calm));
+        }
+        let mut primary = Histogram::default();
+        let claimed = self.claimed;
+        for unit in claimed.iter() {
+            if left == 0 {
+                break;
+            }
+            let loss = self.loss(clusters, cluster, unit..unit + 1, colours, &mut left);
+            let unit = UnitSet::of(std::iter::once(unit));
+            primary.add(&unit.blocked_starts(width), loss);
+        }
+        let threshold = self.scene.knobs.discard_threshold;
+        match self.scene.read_with {
+            None => choose(free, &primary, &self.secondary, threshold),
+            Some(read_with) => {
+                let secondary = self.with_banks(clusters.info(cluster), read_with, colours);
+                choose(free, &primary, &secondary, threshold)
+            }
+        }
+    }
+
+    /// What starts cost, with the banks of what is read together with the members: one for
+    /// each that would share a bank, and a start that raises the highest register more
+    /// than that.
+    fn with_banks(
+        &self,
+        info: &ClusterInfo,
+        read_with: &ReadWith,
+        colours: &Colours,
+    ) -> Histogram<W> {
+        let mut costs = self.secondary.clone();
+        let per_register = self.scene.target.file(self.file).units_per_reg;
+        let bank = |unit: usize| unit / per_register % BANKS;
+        let starts = 64 * W;
+        for member in &info.members {
+            for &other in &read_with[member.value] {
+                let Some(reg) = colours[other].filter(|reg| reg.file == self.file) else {
+                    continue;
+                };
+                let taken = bank(reg.unit as usize);
+                let same = |start: &usize| bank(start + member.offset as usize) == taken;
+                costs.add(&UnitSet::of((0..starts).filter(same)), 1);
+            }
+        }
+        let needed = self.used.max(self.scene.ranges.peak(self.file));
+        let low = (needed + 1).saturating_sub(info.width as usize);
+        costs.add(
+            &UnitSet::first(starts).without(&UnitSet::first(low)),
+            RAISES,
+        );
+        costs
+    }
+
+    /// What pending copies would lose by `units` being taken, as far as `left` claims tell.
+    /// Claims of values that have been placed are dropped on the way.
+    fn loss(
+        &mut self,
+        clusters: &Clusters,
+        cluster: Cluster,
+        units: Range<usize>,
+        colours: &Colours,
+        left: &mut usize,
+    ) -> u32 {
+        let info = clusters.info(cluster);
+        let ranges = self.scene.ranges;
+        let mut loss = 0;
+        for unit in units {
+            let claims = &mut self.claims[unit];
+            let mut next = 0;
+            while let Some(&(value, weight)) = claims.get(next).filter(|_| *left > 0) {
+                if colours[value].is_some() {
+                    claims.swap_remove(next);
+                    continue;
+                }
+                (next, *left) = (next + 1, *left - 1);
+                let meets = |m: &Member| overlap(ranges.of(m.value), ranges.of(value));
+                if clusters.of(value) != Some(cluster) && info.members.iter().any(meets) {
+                    loss += weight;
+                }
+            }
+            if claims.is_empty() {
+                self.claimed.remove(unit);
+            }
+        }
+        loss
+    }
+
+    fn take(
+        &mut self,
+        clusters: &Clusters,
+        info: &ClusterInfo,
+        start: usize,
+        colours: &mut Colours,
+    ) {
+        let Scene { ranges, .. } = self.scene;
+        for member in &info.members {
+            let unit = start + member.offset as usize;
+            let width = ranges.size(member.value).width as usize;
+            colours[member.value] = Some(PReg::new(self.file, unit));
+            if member.silent {
+                continue;
+            }
+            for &segment in ranges.of(member.value) {
+                self.occupancy.mark(segment, unit, width);
+            }
+        }
+        self.used = self.used.max(start + info.width as usize);
+        self.claim_for_partners(clusters.hints(), info, start, colours);
+    }
+
+    /// Notes where values not yet placed would like to go because of this placement.
+    fn claim_for_partners(
+        &mut self,
+        hints: &Hints,
+        info: &ClusterInfo,
+        start: usize,
+        colours: &Colours,
+    ) {
+        if !info.has_hints {
+            return;
+        }
+        for member in &info.members {
+            for &(other, shift, weight) in hints.of(member.value) {
+                let unit = start as i32 + i32::from(member.offset) + shift;
+                let Ok(unit) = usize::try_from(unit) else {
+                    continue;
+                };
+                if colours[other].is_some() || unit >= self.claims.len() {
+                    continue;
+                }
+                let weight = (weight * CLAIM_WEIGHT).clamp(1.0, 127.0) as u32;
+                self.claims[unit].push((other, weight));
+                self.claimed.insert(unit);
+            }
+        }
+    }
+}
+
+/// Units of fixed places, where other values are to keep out of them.
+fn reserved<const W: usize>(scene: &Scene, file: File) -> UnitSet<W> {
+    if scene.knobs.precolor_reuse {
+        return UnitSet::EMPTY;
+    }
+    let links = scene.program.links.iter();
+    let fixed = links.filter_map(|link| Some((link, link.fixed.filter(|reg| reg.file == file)?)));
+    UnitSet::of(fixed.flat_map(|(link, reg)| {
+        let members = link.members.iter();
+        members.flat_map(move |&(value, offset)| {
+            let first = reg.unit as usize + offset as usize;
+            first..first + scene.ranges.size(value).width as usize
+        })
+    }))
+}
+
+/// How many units of `file` may be handed out.
+fn units(scene: &Scene, file: File) -> usize {
+    let per_register = scene.target.file(file).units_per_reg;
+    per_register * scene.target.budget(file)
+}
+
+/// What each unit costs in itself: registers the caller wants back must be saved.
+fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
+    let mut histogram = Histogram::default();
+    let Scene {
+        program,
+        target,
+        knobs,
+        ..
+    } = *scene;
+    if program.function.convention() == Convention::Device && knobs.abi {
+        let preserved = RegSet::of_registers(target, target.abi().preserved.iter().copied());
+        let units = UnitSet::of_file(target, file, &preserved);
+        if !units.is_empty() {
+            histogram.add(&units, 1);
+        }
+    }
+    histogram
+}

@@ -1,0 +1,94 @@
+//! The seven register classes that ptxas is reported to have, and the order they are driven in.
+//!
+//! Class 0 is the unified view of all others; nothing is allocated in it. Classes 1–6 are
+//! driven in order. In our targets classes 1, 2 and 6 are rows of one file, and so are 3
+//! and 4: a tensor tuple takes the same units as eight scalars. Driving them one after the
+//! other over shared units would hand class 6 what is left in crumbs, so classes that
+//! share a file share a *drive*, and within a drive the six lists see to it that the
+//! widest choose first.
+
+use crate::target::{Class, File, Target};
+
+/// A class of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RegClass {
+    /// Class 0: what the classes have in common; skipped by the drivers.
+    Unified,
+    /// Class 1: 32-bit general registers and their pairs and quads.
+    R,
+    /// Class 2: general registers in another shape: halves.
+    RAlt,
+    /// Class 3: uniform registers.
+    Ur,
+    /// Class 4: uniform registers in another shape: pairs.
+    UrExt,
+    /// Class 5: predicates, uniform ones included.
+    P,
+    /// Class 6: tensor operands and accumulators.
+    Tensor,
+}
+
+impl RegClass {
+    /// All classes by number.
+    pub const ALL: [RegClass; 7] = [
+        RegClass::Unified,
+        RegClass::R,
+        RegClass::RAlt,
+        RegClass::Ur,
+        RegClass::UrExt,
+        RegClass::P,
+        RegClass::Tensor,
+    ];
+
+    /// Its number among all classes.
+    pub fn number(self) -> usize {
+        self as usize
+    }
+
+    /// The class that values of a target's `class` belong to.
+    pub fn of(target: &Target, class: Class) -> RegClass {
+        let info = target.class(class);
+        let registers = info.width / target.file(info.file).units_per_reg;
+        match info.file {
+            File::R if class == Class::TENSOR || registers > 4 => RegClass::Tensor,
+            File::R if class == Class::R16 => RegClass::RAlt,
+            File::R => RegClass::R,
+            File::UR if registers > 1 => RegClass::UrExt,
+            File::UR => RegClass::Ur,
+            _ => RegClass::P,
+        }
+    }
+
+    /// The files of `target` in the order their classes are driven: general, uniform,
+    /// predicates, uniform predicates.
+    pub fn drives(target: &Target) -> Vec<File> {
+        let mut files: Vec<(RegClass, File)> = Vec::new();
+        for (class, info) in target.classes() {
+            let class = RegClass::of(target, class);
+            match files.iter_mut().find(|(_, file)| *file == info.file) {
+                Some((first, _)) => *first = class.min(*first),
+                None => files.push((class, info.file)),
+            }
+        }
+        files.sort();
+        files.into_iter().map(|(_, file)| file).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_is_of_the_unified_class_and_files_are_driven_in_class_order() {
+        for target in [Target::cicc(), Target::hardware(90).unwrap()] {
+            for (class, _) in target.classes() {
+                assert_ne!(RegClass::of(&target, class), RegClass::Unified);
+            }
+            assert_eq!(
+                RegClass::drives(&target),
+                [File::R, File::UR, File::P, File::UP]
+            );
+        }
+    }
+}

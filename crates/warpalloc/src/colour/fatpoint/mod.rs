@@ -1,0 +1,231 @@
+//! The fat-point allocator: conflicts by program point, no interference graph.
+//!
+//! After the allocator of ptxas as it is reported (`docs/sources.md`). The phases:
+//!
+//! | phase | file |
+//! |---|---|
+//! | live ranges and pressure | [`LiveRanges`](crate::ir::LiveRanges) |
+//! | copies as affinities, with filter bits | [`affinity`] |
+//! | links and values as clusters, joined along affinities; those left | [`cluster`], [`coalesce`], [`hints`] |
+//! | classes in order, one placement per file | [`class`], [`place_file`] |
+//! | constraints of a cluster | [`constraint`] |
+//! | six lists, assignment stack | [`order`] |
+//! | which units are held when | [`reg_matrix`], [`UnitSet`](crate::target::UnitSet) |
+//! | choice among the free | [`histogram`] |
+//! | assignment | [`assign`] |
+//! | what to pre-allocate, what to rematerialise | [`mac`], [`remat`] |
+//! | what to spill, at what cost | [`make_room`], [`guidance`], [`overlap_index`], [`cost`] |
+//! | how much of the file to fill | [`fill_model`] |
+//!
+//! The first round spills nothing. Where more is live at once than the file has, or a
+//! cluster finds no register, guidance picks values, the shared spiller rewrites the
+//! program without them, and the next round starts over with the budget that guidance aims
+//! at lowered by one.
+
+mod affinity;
+mod assign;
+mod class;
+mod cluster;
+mod coalesce;
+mod constraint;
+mod cost;
+mod fill_model;
+mod guidance;
+mod hints;
+pub(crate) mod histogram;
+mod mac;
+mod make_room;
+mod order;
+mod overlap_index;
+mod place_file;
+mod progress;
+mod reg_matrix;
+mod remat;
+#[cfg(test)]
+mod tests;
+
+use super::{Colourer, Colours, Problem, Verdict};
+use crate::error::Error;
+use crate::frame::spill_space;
+use crate::ir::{Value, read_together};
+use crate::options::Options;
+use crate::spill::{SpillChoice, SpillPolicy};
+use crate::stats::{Clock, Stats};
+use crate::target::Target;
+use affinity::{Affinity, affinities};
+use assign::Scene;
+use class::RegClass;
+use cluster::{Cluster, Clusters};
+use coalesce::Coalescer;
+use cranelift_entity::SecondaryMap;
+use guidance::Costs;
+use place_file::{Trial, place_file};
+use progress::Progress;
+use remat::RematLists;
+
+/// Placement by program points, for one attempt.
+#[derive(Default)]
+pub(crate) struct Fatpoint {
+    /// Rounds that ended in spilling.
+    failures: usize,
+    /// Clusters that rounds left without a register.
+    progress: Progress,
+}
+
+/// The result of one trial.
+struct Placed {
+    clusters: Clusters,
+    colours: Colours,
+    failed: Vec<Cluster>,
+}
+
+impl Colourer for Fatpoint {
+    fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
+        let verdict = match problem.is_over_budget(stats) {
+            true => self.relieve(problem, stats),
+            false => self.place(problem, problem.target, stats),
+        };
+        self.failures += matches!(verdict, Verdict::Spill(_)) as usize;
+        Ok(verdict)
+    }
+
+    fn recolour(
+        &mut self,
+        problem: &Problem,
+        target: &Target,
+        stats: &mut Stats,
+    ) -> Result<Verdict, Error> {
+        let placed = best_trial(problem, target, None, stats);
+        let without = placed.failed.iter().flat_map(|&cluster| {
+            let members = &placed.clusters.info(cluster).members;
+            members.iter().map(|m| m.value)
+        });
+        let mut values: Vec<Value> = without.collect();
+        values.sort_unstable();
+        Ok(match values.is_empty() {
+            true => Verdict::Coloured(placed.colours),
+            false => Verdict::Spill(SpillChoice::exactly(values)),
+        })
+    }
+
+    fn spill_policy(&self, options: &Options) -> SpillPolicy {
+        SpillPolicy {
+            remat_ratio: options.knobs.remat_threshold,
+            ..SpillPolicy::default()
+        }
+    }
+
+    fn max_rounds(&self, options: &Options) -> u32 {
+        options.knobs.spill_instruction_count + 1
+    }
+}
+
+impl Fatpoint {
+    /// Gives every cluster a register, or makes room for those that find none.
+    fn place(&mut self, problem: &Problem, target: &Target, stats: &mut Stats) -> Verdict {
+        let costs = (self.failures > 0).then(|| costs(problem));
+        let placed = best_trial(problem, target, costs.as_ref(), stats);
+        if placed.failed.is_empty() {
+            return Verdict::Coloured(placed.colours);
+        }
+        let costs = costs.unwrap_or_else(|| self::costs(problem));
+        self.progress.note(placed.failed.len());
+        self.make_room(problem, &placed, &costs, stats)
+    }
+}
+
+/// What spilling each value costs, rematerialisation considered.
+fn costs(problem: &Problem) -> Costs {
+    let Problem {
+        program,
+        facts,
+        target,
+        options,
+        ..
+    } = problem;
+    let space = spill_space(program.function, options).unwrap_or_default();
+    let mut costs = cost::costs(program, facts, &options.knobs, space);
+    RematLists::find(program, target, &options.knobs).apply(&mut costs);
+    costs
+}
+
+/// Runs trials until one succeeds, and keeps the one that leaves the fewest clusters.
+fn best_trial(
+    problem: &Problem,
+    target: &Target,
+    costs: Option<&Costs>,
+    stats: &mut Stats,
+) -> Placed {
+    let Problem {
+        program,
+        facts,
+        options,
+        ..
+    } = problem;
+    let knobs = &options.knobs;
+    let ranges = problem.ranges(stats);
+    let mut clock = Clock::start();
+    let affinities = affinities(program, ranges, &facts.frequencies);
+    let priorities = mac::priorities(program, knobs);
+    let read_with = knobs.bank_aware.then(|| read_together(program, target));
+    clock.lap(stats, "affinities");
+    let scene = Scene {
+        program,
+        target,
+        ranges,
+        knobs,
+        priorities: &priorities,
+        read_with: read_with.as_ref(),
+    };
+    let mut best = run_trial(scene, &affinities, costs, Trial::ALL[0], stats);
+    let trials = knobs.non_spill_trials.max(1) as usize;
+    for &trial in Trial::ALL.iter().take(trials).skip(1) {
+        if best.failed.is_empty() {
+            break;
+        }
+        let placed = run_trial(scene, &affinities, costs, trial, stats);
+        if placed.failed.len() < best.failed.len() {
+            best = placed;
+        }
+    }
+    best
+}
+
+fn run_trial(
+    scene: Scene,
+    affinities: &[Affinity],
+    costs: Option<&Costs>,
+    trial: Trial,
+    stats: &mut Stats,
+) -> Placed {
+    let Scene {
+        program,
+        target,
+        ranges,
+        knobs,
+        ..
+    } = scene;
+    let mut clock = Clock::start();
+    let mut clusters = Clusters::new(program, ranges, target.files().len());
+    Coalescer::new(program, target, ranges, knobs).run(&mut clusters, affinities);
+    clock.lap(stats, "coalesce");
+    let mut colours: Colours = SecondaryMap::new();
+    colours.resize(program.values.len());
+    let mut failed = Vec::new();
+    for file in RegClass::drives(target) {
+        failed.extend(place_file(
+            scene,
+            &mut clusters,
+            file,
+            costs,
+            trial,
+            &mut colours,
+        ));
+    }
+    clock.lap(stats, "assign");
+    Placed {
+        clusters,
+        colours,
+        failed,
+    }
+}

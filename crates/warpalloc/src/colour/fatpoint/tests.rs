@@ -1,0 +1,598 @@
+//! Rows of the specification that need more than one file.
+
+use super::{affinity, cluster, coalesce};
+use crate::allocation::{Allocation, Space};
+use crate::analysis::Liveness;
+use crate::check::check;
+use crate::cycles::AddedCycles;
+use crate::error::Error;
+use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
+use crate::generate::{self, Rng, Shape};
+use crate::ir::{Facts, LiveRanges, Program};
+use crate::options::{HoistPolicy, Knobs, Options, Strategy};
+use crate::passes::hoist::hoist_invariants;
+use crate::target::{Class, File, PReg, Target};
+use cranelift_entity::EntityRef;
+
+fn allocate(f: &Function, target: &Target, options: &Options) -> Result<Allocation, Error> {
+    let options = Options {
+        strategy: Strategy::Fatpoint,
+        ..options.clone()
+    };
+    crate::pipeline::allocate(f, &Liveness::compute(f), target, &options)
+}
+
+fn hardware(registers: usize) -> Target {
+    Target::hardware(90)
+        .unwrap()
+        .with_budget(File::R, registers)
+}
+
+fn proved(f: &Function, target: &Target, options: &Options) -> Allocation {
+    f.validate(target).unwrap();
+    let allocation = allocate(f, target, options).unwrap();
+    check(f, target, &allocation).unwrap();
+    assert!(!allocation.stats.fell_back);
+    allocation
+}
+
+/// `count` values defined, then all read by stores.
+fn crowd(count: usize) -> Function {
+    let mut b = Builder::new("crowd");
+    let block = b.block();
+    let values: Vec<VReg> = (0..count).map(|_| b.vreg(Class::R32)).collect();
+    for (i, &v) in values.iter().enumerate() {
+        b.inst(block, "ld")
+            .def(v)
+            .imm(i as u64)
+            .effect(Effect::Read);
+    }
+    for &v in &values {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    b.finish()
+}
+
+/// C5: what fits is placed by the first attempt, without spilling.
+#[test]
+fn the_first_attempt_spills_nothing_where_everything_fits() {
+    let allocation = proved(&crowd(16), &hardware(16), &Options::default());
+    assert_eq!(
+        (allocation.stats.iterations, allocation.stats.spilled),
+        (1, 0)
+    );
+}
+
+/// C5, C6: attempts with guidance follow, and spill no more than is too many.
+#[test]
+fn retries_spill_what_does_not_fit() {
+    let options = Options {
+        schedule: false,
+        ..Options::default()
+    };
+    let allocation = proved(&crowd(21), &hardware(15), &options);
+    assert!(allocation.stats.iterations > 1);
+    assert_eq!(allocation.stats.spilled, 6, "{:?}", allocation.stats);
+}
+
+/// C5: when attempts run out, the fallback takes over, and its result is sound.
+#[test]
+fn the_fallback_succeeds_where_attempts_run_out() {
+    let mut options = Options {
+        schedule: false,
+        ..Options::default()
+    };
+    options.knobs.spill_instruction_count = 0;
+    let (f, target) = (crowd(21), hardware(15));
+    let allocation = allocate(&f, &target, &options).unwrap();
+    assert!(allocation.stats.fell_back);
+    check(&f, &target, &allocation).unwrap();
+}
+
+/// C7: shared memory on request, refused with a reason where the convention is used.
+#[test]
+fn spills_go_to_shared_memory_on_request() {
+    let options = Options {
+        spill_space: Space::Shared,
+        schedule: false,
+        ..Options::default()
+    };
+    let allocation = proved(&crowd(21), &hardware(15), &options);
+    assert_eq!(allocation.frame.local, 0);
+    assert!(allocation.frame.shared >= 24);
+}
+
+/// Block 0 makes `a`, `b` copies it, both ends of a chain that should share one register.
+fn chain(steps: usize) -> Function {
+    let mut b = Builder::new("chain");
+    let block = b.block();
+    let mut last = b.vreg(Class::R32);
+    b.inst(block, "ld").def(last).effect(Effect::Read);
+    for _ in 0..steps {
+        let next = b.vreg(Class::R32);
+        b.copy(block, next, last);
+        last = next;
+    }
+    b.inst(block, "st").use_(last).effect(Effect::Write);
+    b.exit(block, "exit");
+    b.finish()
+}
+
+/// C10, C18: a chain of copies becomes one cluster, its register is everyone's.
+#[test]
+fn a_chain_of_copies_needs_one_register_and_no_code() {
+    let f = chain(5);
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    let first = allocation.operands(&f, Inst::new(0))[0];
+    for inst in f.insts().take(7) {
+        assert!(
+            allocation
+                .operands(&f, inst)
+                .iter()
+                .all(|&reg| reg == first)
+        );
+    }
+    assert_eq!(allocation.deleted.iter().count(), 5);
+    assert_eq!(allocation.stats.coalesced, 5);
+}
+
+fn clusters_of(f: &Function, knobs: &Knobs) -> usize {
+    let target = hardware(255);
+    let program = Program::new(f, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    let ranges = LiveRanges::compute(&program, &target, &facts);
+    let hints = affinity::affinities(&program, &ranges, &facts.frequencies);
+    let mut clusters = cluster::Clusters::new(&program, &ranges, target.files().len());
+    coalesce::Coalescer::new(&program, &target, &ranges, knobs).run(&mut clusters, &hints);
+    clusters.iter().count()
+}
+
+/// C10, C15: fan-out, depth and the switch of coalescing.
+#[test]
+fn coalescing_keeps_its_limits() {
+    let f = chain(5);
+    assert_eq!(clusters_of(&f, &Knobs::default()), 1);
+    let off = Knobs {
+        coalescing: false,
+        ..Knobs::default()
+    };
+    assert_eq!(clusters_of(&f, &off), 6);
+    let narrow = Knobs {
+        coalesce_max_fanout: 2,
+        ..Knobs::default()
+    };
+    assert_eq!(clusters_of(&f, &narrow), 3);
+    let shallow = Knobs {
+        coalesce_max_depth: 1,
+        ..Knobs::default()
+    };
+    assert!(clusters_of(&f, &shallow) > 1);
+}
+
+/// C10: a pair made of two scalars; the width limit keeps it apart.
+#[test]
+fn packing_is_coalesced_within_the_width_limit() {
+    let mut b = Builder::new("pack");
+    let block = b.block();
+    let (lo, hi, pair) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R64));
+    b.inst(block, "ld").def(lo).effect(Effect::Read);
+    b.inst(block, "ld").def(hi).effect(Effect::Read);
+    b.inst(block, "mov")
+        .def(pair)
+        .use_(lo)
+        .use_(hi)
+        .kind(Kind::Copy);
+    b.inst(block, "st").use_(pair).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    assert_eq!(clusters_of(&f, &Knobs::default()), 1);
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    assert!(allocation.deleted.contains(Inst::new(2)));
+}
+
+/// C12: two copies of one value that are both changed cannot share its register.
+#[test]
+fn values_alive_at_once_are_not_merged() {
+    let mut b = Builder::new("apart");
+    let block = b.block();
+    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(block, "ld").def(x).effect(Effect::Read);
+    b.copy(block, y, x);
+    b.inst(block, "inc").use_def(y);
+    b.inst(block, "st").use_(x).use_(y).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    assert_eq!(clusters_of(&f, &Knobs::default()), 2);
+    proved(&f, &hardware(255), &Options::default());
+}
+
+/// C4, C18: a value alive across a call keeps out of what the call overwrites, and counts.
+#[test]
+fn values_alive_across_calls_avoid_its_registers_and_are_counted() {
+    let mut b = Builder::new("call");
+    let block = b.block();
+    let (kept, other) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(block, "ld").def(kept).effect(Effect::Read);
+    b.inst(block, "ld").def(other).effect(Effect::Read);
+    b.inst(block, "st").use_(other).effect(Effect::Write);
+    b.inst(block, "call")
+        .kind(Kind::Call)
+        .clobbers(Clobbers::Abi)
+        .effect(Effect::Write);
+    b.inst(block, "st").use_(kept).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    assert_eq!(
+        allocation.operands(&f, Inst::new(0)),
+        [PReg::new(File::R, 24)]
+    );
+    assert_eq!(
+        allocation.operands(&f, Inst::new(1)),
+        [PReg::new(File::R, 0)]
+    );
+    assert_eq!(allocation.stats.live_through_calls, 1);
+}
+
+/// C9: fixed operands are placed before anything else, and copies follow them.
+#[test]
+fn fixed_operands_are_precoloured_and_preferred() {
+    let mut b = Builder::new("fixed");
+    let block = b.block();
+    let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(block, "ld").def(x).effect(Effect::Read);
+    b.inst(block, "f")
+        .def(y)
+        .use_fixed(x, PReg::new(File::R, 7));
+    b.inst(block, "st").use_(y).effect(Effect::Write);
+    b.exit(block, "exit");
+    let f = b.finish();
+    let allocation = proved(&f, &hardware(255), &Options::default());
+    assert_eq!(
+        allocation.operands(&f, Inst::new(0)),
+        [PReg::new(File::R, 7)]
+    );
+    assert_eq!(allocation.stats.edits.moves, 0);
+    let mut deaf = Options::default();
+    deaf.knobs.no_retarget_prefs = true;
+    deaf.cleanup = false;
+    assert_eq!(proved(&f, &hardware(255), &deaf).stats.edits.moves, 1);
+}
+
+/// C3, section E: two values alive at once never share a register, whatever the threshold.
+#[test]
+fn no_threshold_makes_a_held_register_available() {
+    for threshold in [0, 50, 127, u32::MAX] {
+        let mut options = Options::default();
+        options.knobs.discard_threshold = threshold;
+        let f = crowd(40);
+        let allocation = proved(&f, &hardware(255), &options);
+        let mut taken: Vec<_> = (0..40)
+            .map(|i| allocation.operands(&f, Inst::new(i))[0])
+            .collect();
+        taken.sort();
+        taken.dedup();
+        assert_eq!(taken.len(), 40);
+    }
+}
+
+/// C8: a frame of words and quads has gaps; closing them saves bytes.
+#[test]
+fn gaps_between_slots_of_different_sizes_are_closed() {
+    let mut b = Builder::new("mixed");
+    let block = b.block();
+    let mut all = Vec::new();
+    for i in 0..6 {
+        for class in [Class::R32, Class::R128] {
+            let v = b.vreg(class);
+            b.inst(block, "ld").def(v).imm(i).effect(Effect::Read);
+            all.push(v);
+        }
+    }
+    for &v in &all {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let options = Options {
+        schedule: false,
+        ..Options::default()
+    };
+    let allocation = proved(&f, &hardware(8), &options);
+    let packed = allocation.frame.local;
+    let stored: u32 = 6 * 4 + 6 * 16;
+    assert!(packed <= stored, "{packed} bytes");
+    assert!(allocation.stats.compacted_bytes > 0);
+}
+
+/// C2: within a function of scalars alone, program order packs to the peak.
+#[test]
+fn scalars_of_straight_code_use_exactly_the_peak() {
+    let f = crowd(30);
+    let target = hardware(255);
+    let allocation = proved(&f, &target, &Options::default());
+    let highest = (0..f.inst_count() - 1)
+        .flat_map(|i| allocation.operands(&f, Inst::new(i)).to_vec())
+        .map(|reg| reg.unit)
+        .max();
+    assert_eq!(highest, Some(29));
+}
+
+/// C11: a value that waits while a crowded loop runs is split around it, so that the loop
+/// itself touches no memory for it; the threshold keeps rounds that are not worth it out.
+#[test]
+fn a_value_idle_in_a_crowded_loop_is_split_around_it() {
+    let mut b = Builder::new("loop");
+    let (entry, body, end) = (b.block(), b.block(), b.block());
+    let idle: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    let busy: Vec<VReg> = (0..10).map(|_| b.vreg(Class::R32)).collect();
+    for &v in idle.iter().chain(&busy) {
+        b.inst(entry, "ld").def(v).effect(Effect::Read);
+    }
+    for _ in 0..20 {
+        for &v in &idle {
+            b.inst(entry, "st").use_(v).effect(Effect::Write);
+        }
+    }
+    b.jump(entry, body, &[]);
+    for _ in 0..4 {
+        for &v in &busy {
+            b.inst(body, "inc").use_def(v);
+        }
+    }
+    b.branch(body, "bra").effect(Effect::Read);
+    b.edge(body, body, &[]);
+    b.edge(body, end, &[]);
+    for &v in idle.iter().chain(&busy) {
+        b.inst(end, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(end, "exit");
+    let f = b.finish();
+    let target = hardware(12);
+    let accesses = |options: &Options| {
+        let edits = proved(&f, &target, options).stats.edits;
+        edits.stores + edits.reloads
+    };
+    let options = Options::default();
+    let split = accesses(&options);
+    let mut dear = options.clone();
+    dear.knobs.split_threshold = 1e6;
+    let mut unsplit = options.clone();
+    unsplit.knobs.split_rounds = 0;
+    assert!(split < accesses(&unsplit), "{split}");
+    assert_eq!(accesses(&dear), accesses(&unsplit));
+}
+
+/// Random functions at budgets where they must spill, each proved with `settings`.
+fn crowded(settings: &[&str]) -> Vec<Allocation> {
+    let mut options = Options {
+        schedule: false,
+        split: false,
+        ..Options::default()
+    };
+    for setting in settings {
+        options.knobs.set(setting).unwrap();
+    }
+    let allocate_one = |seed: u64| {
+        let target = hardware([5, 6, 8, 12][seed as usize % 4]);
+        let shape = Shape {
+            insts: 60,
+            pressure: 16,
+            ..Shape::everything()
+        };
+        let f = generate::function(&shape, &target, &mut Rng::new(seed));
+        let allocation = allocate(&f, &target, &options).unwrap();
+        check(&f, &target, &allocation).unwrap();
+        allocation
+    };
+    (0..CROWDED).map(allocate_one).collect()
+}
+
+const CROWDED: u64 = 240;
+
+fn differences(a: &[Allocation], b: &[Allocation]) -> usize {
+    let pairs = a.iter().zip(b);
+    pairs.filter(|(a, b)| a.edits != b.edits).count()
+}
+
+/// C14: each coefficient and breakpoint of the budget model has a say in what is spilled.
+#[test]
+fn the_budget_model_decides_when_spills_are_forced_and_how_deep_guidance_goes() {
+    let steep = [
+        "RegTgtBudgetCoefficientB=1000",
+        "RegTgtBudgetPressureThreshold=0",
+        "RegTgtBudgetMaxThreads=0",
+    ];
+    let defaults = crowded(&[]);
+    let all = crowded(&steep);
+    let late = crowded(&[steep[0], steep[1], "RegTgtBudgetMaxThreads=300"]);
+    let no_threshold = crowded(&[steep[0], steep[2]]);
+    let flat = crowded(&[steep[1], steep[2]]);
+    assert!(differences(&defaults, &crowded(&["RegTgtBudgetCoefficientA=100"])) > 0);
+    assert!(differences(&defaults, &crowded(&["RegTgtBudgetCoefficientC=1"])) > 0);
+    assert!(differences(&flat, &all) > 0, "coefficient B");
+    assert!(differences(&no_threshold, &all) > 0, "second breakpoint");
+    assert!(differences(&late, &all) > 0, "first breakpoint");
+}
+
+/// C2: a cost above the threshold lifts a value out of the select phase.
+#[test]
+fn the_cost_threshold_changes_who_chooses_first() {
+    let dear = crowded(&["RegAllocSpillCostThreshold=10"]);
+    assert!(differences(&crowded(&[]), &dear) > 0);
+}
+
+/// C15: iterations by depth decide which loop's values stay in registers.
+#[test]
+fn assumed_iterations_weigh_spills_by_depth() {
+    let outer = crowded(&["RegAllocEstimatedLoopIterations=100,1"]);
+    let inner = crowded(&["RegAllocEstimatedLoopIterations=1,100"]);
+    assert!(differences(&outer, &inner) > 0);
+}
+
+/// C7: small buckets without a cost threshold, large ones with.
+#[test]
+fn frames_are_whole_buckets_on_request() {
+    let frame = |values: usize, settings: &[&str]| {
+        let mut options = Options {
+            schedule: false,
+            ..Options::default()
+        };
+        for setting in settings {
+            options.knobs.set(setting).unwrap();
+        }
+        proved(&crowd(values), &hardware(15), &options).frame.local
+    };
+    let (small, large) = (
+        ["RegAllocSpillBuckets=true", "RegAllocSpillCostThreshold=0"],
+        ["RegAllocSpillBuckets=true", "RegAllocSpillCostThreshold=-1"],
+    );
+    assert_eq!([frame(20, &[]), frame(21, &[])], [20, 24]);
+    assert_eq!([frame(20, &small), frame(21, &small)], [24, 24]);
+    assert_eq!([frame(20, &large), frame(21, &large)], [32, 32]);
+}
+
+/// C15: with bank awareness three inputs do not share a bank, and no register more is used.
+#[test]
+fn inputs_read_together_go_to_different_banks_on_request() {
+    let mut b = Builder::new("banks");
+    let block = b.block();
+    let values: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    for &v in &values {
+        b.inst(block, "ld").def(v).effect(Effect::Read);
+    }
+    b.inst(block, "fma")
+        .use_(values[0])
+        .use_(values[2])
+        .use_(values[4])
+        .effect(Effect::Write);
+    for &v in &values {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let registers = |bank_aware: bool| {
+        let mut options = Options::default();
+        options.knobs.bank_aware = bank_aware;
+        let allocation = proved(&f, &hardware(255), &options);
+        let of = |inst: usize| allocation.operands(&f, Inst::new(inst)).to_vec();
+        let highest = (0..6).map(|i| of(i)[0].unit).max();
+        let banks: Vec<u16> = of(6).iter().map(|reg| reg.unit % 2).collect();
+        (highest, banks)
+    };
+    assert_eq!(registers(false), (Some(5), vec![0, 0, 0]));
+    let (highest, banks) = registers(true);
+    assert_eq!(highest, Some(5));
+    assert_ne!(banks, [0, 0, 0]);
+}
+
+/// C15: without reuse a fixed operand's register is left alone, unless it is needed.
+#[test]
+fn registers_of_fixed_operands_are_reused_unless_told_otherwise() {
+    let mut b = Builder::new("reuse");
+    let block = b.block();
+    let x = b.vreg(Class::R32);
+    b.inst(block, "ld").def(x).effect(Effect::Read);
+    b.inst(block, "f")
+        .use_fixed(x, PReg::new(File::R, 3))
+        .effect(Effect::Write);
+    let values: Vec<VReg> = (0..6).map(|_| b.vreg(Class::R32)).collect();
+    for &v in &values {
+        b.inst(block, "ld").def(v).effect(Effect::Read);
+    }
+    for &v in &values {
+        b.inst(block, "st").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let registers = |reuse: bool, budget: usize| {
+        let mut options = Options::default();
+        options.knobs.precolor_reuse = reuse;
+        let allocation = proved(&f, &hardware(budget), &options);
+        let taken = (2..8).map(|i| allocation.operands(&f, Inst::new(i))[0].unit);
+        taken.collect::<Vec<_>>()
+    };
+    assert_eq!(registers(true, 255), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(registers(false, 255), [0, 1, 2, 4, 5, 6]);
+    assert_eq!(registers(false, 6), [0, 1, 2, 4, 5, 3]);
+}
+
+fn with_policy(policy: &str) -> Options {
+    let mut options = Options {
+        split: false,
+        ..Options::default()
+    };
+    let setting = format!("HoistInvariantsPolicy={policy}");
+    options.knobs.set(&setting).unwrap();
+    options
+}
+
+/// C17: invariants are computed before the loops that the policy names, and counted.
+#[test]
+fn invariants_are_hoisted_by_policy_and_counted() {
+    let mut b = Builder::new("loops");
+    let (entry, outer, inner) = (b.block(), b.block(), b.block());
+    let (latch, out) = (b.block(), b.block());
+    let [x, c, d] = std::array::from_fn(|_| b.vreg(Class::R32));
+    b.inst(entry, "ld").def(x).effect(Effect::Read);
+    b.jump(entry, outer, &[]);
+    b.inst(outer, "bias").def(d).use_(x).remat(1);
+    b.inst(outer, "st").use_(d).effect(Effect::Write);
+    b.jump(outer, inner, &[]);
+    b.inst(inner, "scale").def(c).use_(x).remat(3);
+    b.inst(inner, "st").use_(c).effect(Effect::Write);
+    b.edge(inner, inner, &[]);
+    b.edge(inner, latch, &[]);
+    b.branch(inner, "bra").effect(Effect::Read);
+    b.edge(latch, outer, &[]);
+    b.edge(latch, out, &[]);
+    b.branch(latch, "bra").effect(Effect::Read);
+    b.exit(out, "exit");
+    let f = b.finish();
+    let cycles = ["never", "inner", "always"].map(|policy| {
+        let allocation = proved(&f, &hardware(16), &with_policy(policy));
+        let cycles = AddedCycles::of(&f).net(&allocation);
+        (allocation.stats.hoisted, cycles)
+    });
+    assert_eq!(cycles.map(|(hoisted, _)| hoisted), [0, 1, 2]);
+    assert!(cycles[0].1 > cycles[1].1 && cycles[1].1 > cycles[2].1);
+}
+
+/// C17: where values go to memory, hoisting stays only if it saves more than it costs.
+#[test]
+fn hoisting_that_costs_more_than_it_saves_is_undone() {
+    let (mut kept, mut undone) = (0, 0);
+    for seed in 0..600 {
+        let target = hardware([8, 12, 16, 24][seed as usize % 4]);
+        let shape = Shape {
+            remat: true,
+            ..Shape::random(80, &mut Rng::new(seed))
+        };
+        let f = generate::function(&shape, &target, &mut Rng::new(seed));
+        let mut program = Program::new(&f, &target, None).unwrap();
+        let mut facts = Facts::of(&program);
+        let policy = HoistPolicy::Always;
+        let moved = hoist_invariants(&mut program, &target, &mut facts, policy, true);
+        let (Ok(plain), Ok(hoisted)) = (
+            allocate(&f, &target, &with_policy("never")),
+            allocate(&f, &target, &with_policy("always")),
+        ) else {
+            continue;
+        };
+        check(&f, &target, &hoisted).unwrap();
+        if moved.is_empty() || hoisted.stats.edits.stores + hoisted.stats.edits.reloads == 0 {
+            continue;
+        }
+        let (least, cycles) = (
+            AddedCycles::of(&f).net(&plain),
+            AddedCycles::of(&f).net(&hoisted),
+        );
+        assert!(cycles <= least, "{seed}: {cycles} > {least}");
+        match hoisted.stats.hoisted {
+            0 => undone += 1,
+            _ => kept += 1,
+        }
+    }
+    assert!(kept >= 5 && undone >= 5, "{kept} kept, {undone} undone");
+}

@@ -1,0 +1,62 @@
+//! Joining the reloads of spilled values once there is a colouring to return to.
+//!
+//! Rounds that spill eagerly reload a value before each of its readers, which makes the
+//! most room. Afterwards reloads of one value are joined into longer live ranges; those
+//! that find no register are cut up again, and if any other value finds none, the program
+//! stays as it was.
+
+use super::rounds::Held;
+use super::{Coloured, Colourer, Colours, Problem, Verdict};
+use crate::ir::Value;
+use crate::spill::Spiller;
+use crate::stats::{Clock, Stats};
+
+/// Rounds in which joined reloads may settle before they are given up.
+const MAX_ROUNDS: u32 = 4;
+
+/// `coloured` with fewer reloads, or as it was.
+pub(crate) fn join_reloads<'p, 'a>(
+    mut coloured: Coloured<'p, 'a>,
+    colourer: &mut dyn Colourer,
+    stats: &mut Stats,
+) -> Coloured<'p, 'a> {
+    let options = coloured.problem.options;
+    let is_eager = !colourer.spill_policy(options).lazy_reload;
+    let Some(spiller) = &mut coloured.spiller else {
+        return coloured;
+    };
+    if !is_eager || !options.briggs.lazy_reload {
+        return coloured;
+    }
+    let mut clock = Clock::start();
+    let mut joined = coloured.problem.rewritable();
+    let is_changed = joined.rewrite_if(|program, _| spiller.join(program) > 0);
+    clock.lap(stats, "join reloads");
+    if is_changed && let Some(colours) = settle(&mut joined, spiller, colourer, stats) {
+        coloured.problem = Held::Own(Box::new(joined));
+        coloured.colours = colours;
+    }
+    coloured
+}
+
+/// A colouring of `joined`, with pieces that find no register cut up again.
+fn settle(
+    joined: &mut Problem,
+    spiller: &mut Spiller,
+    colourer: &mut dyn Colourer,
+    stats: &mut Stats,
+) -> Option<Colours> {
+    for _ in 0..MAX_ROUNDS {
+        let choice = match colourer.recolour(joined, joined.target, stats).ok()? {
+            Verdict::Coloured(colours) => return Some(colours),
+            Verdict::Stuck => return None,
+            Verdict::Spill(choice) => choice,
+        };
+        let is_piece = |v: &Value| spiller.home(*v).is_some();
+        if !choice.values.iter().all(is_piece) {
+            return None;
+        }
+        joined.rewrite(|program, facts| spiller.spill(program, facts, &choice));
+    }
+    None
+}

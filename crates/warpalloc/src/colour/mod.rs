@@ -1,0 +1,74 @@
+//! Giving values registers: the colourers, one folder each, and what they share.
+//!
+//! A strategy is a [`Colourer`]. It gets a [`Problem`] and answers with a [`Verdict`]:
+//! every value has a register, these values should be spilled first, or no spill helps.
+//! [`rounds`] colours and spills until the first of these, [`join_reloads`] and [`shrink`]
+//! improve on a colouring that was found. Which passes run when is the business of
+//! [`pipeline`](crate::pipeline).
+
+mod attempt;
+pub(crate) mod briggs;
+pub(crate) mod fatpoint;
+mod join_reloads;
+mod problem;
+mod rounds;
+mod shrink;
+
+pub(crate) use attempt::{Attempt, MAX_INSTS_TO_COMPARE, attempts};
+pub(crate) use join_reloads::join_reloads;
+pub(crate) use problem::Problem;
+pub(crate) use rounds::{Coloured, colour_until_done, count_copies};
+pub(crate) use shrink::shrink;
+
+use crate::error::Error;
+use crate::ir::Value;
+use crate::options::{Options, Strategy};
+use crate::spill::{SpillChoice, SpillPolicy};
+use crate::stats::Stats;
+use crate::target::{PReg, Target};
+use cranelift_entity::SecondaryMap;
+
+/// The register of every value that has one.
+pub(crate) type Colours = SecondaryMap<Value, Option<PReg>>;
+
+/// How an attempt to colour ended.
+pub(crate) enum Verdict {
+    /// Every value that occurs has a register.
+    Coloured(Colours),
+    /// These values have to be spilled first.
+    Spill(SpillChoice),
+    /// A value that cannot be spilled finds no register, and no spill makes room for it.
+    Stuck,
+}
+
+/// A strategy: it gives values registers, or says which of them to spill.
+///
+/// A colourer serves one attempt, round after round, and may remember earlier rounds.
+pub(crate) trait Colourer {
+    /// Colours `problem`, or chooses what to spill so that the next round can.
+    fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error>;
+
+    /// Colours `problem` within the budget of `target`, which may be smaller than the
+    /// problem's own. A verdict to spill lists the values that found no register, and
+    /// nothing else: the caller has a colouring to return to.
+    fn recolour(
+        &mut self,
+        problem: &Problem,
+        target: &Target,
+        stats: &mut Stats,
+    ) -> Result<Verdict, Error>;
+
+    /// How what it chooses is spilled.
+    fn spill_policy(&self, options: &Options) -> SpillPolicy;
+
+    /// After so many rounds it gives up.
+    fn max_rounds(&self, options: &Options) -> u32;
+}
+
+/// The colourer that `options` name, for one attempt.
+pub(crate) fn colourer(options: &Options, attempt: Attempt) -> Box<dyn Colourer> {
+    match options.strategy {
+        Strategy::Fatpoint => Box::new(fatpoint::Fatpoint::default()),
+        Strategy::Briggs | Strategy::Naive => Box::new(briggs::Briggs::new(attempt)),
+    }
+}

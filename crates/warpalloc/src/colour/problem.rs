@@ -1,0 +1,144 @@
+//! What a colourer is given.
+
+use crate::analysis::Loops;
+use crate::coalesce::{self, Bodies, Move, MoveId};
+use crate::interference::Interference;
+use crate::ir::{Facts, LiveRanges, Program};
+use crate::options::Options;
+use crate::stats::{Clock, Stats};
+use crate::target::{File, Target};
+use cranelift_entity::PrimaryMap;
+use std::cell::OnceCell;
+
+/// A program whose values need registers, and what is known of it.
+///
+/// What not every strategy asks for is computed when it is first asked for. The program
+/// changes only through [`rewrite`](Problem::rewrite), which computes the facts anew, so
+/// that none of them is ever stale.
+pub(crate) struct Problem<'a> {
+    pub program: Program<'a>,
+    pub facts: Facts,
+    pub target: &'a Target,
+    pub options: &'a Options,
+    ranges: OnceCell<LiveRanges>,
+    interference: OnceCell<Interference>,
+    moves: OnceCell<PrimaryMap<MoveId, Move>>,
+    bodies: OnceCell<Bodies>,
+}
+
+impl<'a> Problem<'a> {
+    /// The problem of colouring `program`, whose facts are known.
+    pub fn new(
+        program: Program<'a>,
+        facts: Facts,
+        target: &'a Target,
+        options: &'a Options,
+    ) -> Problem<'a> {
+        Problem {
+            program,
+            facts,
+            target,
+            options,
+            ranges: OnceCell::new(),
+            interference: OnceCell::new(),
+            moves: OnceCell::new(),
+            bodies: OnceCell::new(),
+        }
+    }
+
+    /// A copy of the program to rewrite.
+    pub fn rewritable(&self) -> Problem<'a> {
+        let (program, facts) = (self.program.clone(), self.facts.clone());
+        Problem::new(program, facts, self.target, self.options)
+    }
+
+    /// Changes the program and analyses it anew.
+    pub fn rewrite<T>(&mut self, change: impl FnOnce(&mut Program<'a>, &Facts) -> T) -> T {
+        let result = change(&mut self.program, &self.facts);
+        self.analyse();
+        result
+    }
+
+    /// The same for a change that says whether it made any.
+    pub fn rewrite_if(&mut self, change: impl FnOnce(&mut Program<'a>, &Facts) -> bool) -> bool {
+        let is_changed = change(&mut self.program, &self.facts);
+        if is_changed {
+            self.analyse();
+        }
+        is_changed
+    }
+
+    fn analyse(&mut self) {
+        self.facts = Facts::of(&self.program);
+        self.ranges = OnceCell::new();
+        self.interference = OnceCell::new();
+        self.moves = OnceCell::new();
+        self.bodies = OnceCell::new();
+    }
+
+    /// The live range of every value.
+    pub fn ranges(&self, stats: &mut Stats) -> &LiveRanges {
+        timed(&self.ranges, stats, "live ranges", || {
+            LiveRanges::compute(&self.program, self.target, &self.facts)
+        })
+    }
+
+    /// The interference graph.
+    pub fn interference(&self, stats: &mut Stats) -> &Interference {
+        timed(&self.interference, stats, "interference", || {
+            Interference::build(&self.program, self.target, &self.facts.liveness)
+        })
+    }
+
+    /// Copies worth removing, the most frequent first.
+    pub fn moves(&self, stats: &mut Stats) -> &PrimaryMap<MoveId, Move> {
+        timed(&self.moves, stats, "moves", || {
+            let Facts {
+                liveness,
+                frequencies,
+                ..
+            } = &self.facts;
+            coalesce::moves(&self.program, self.target, liveness, frequencies)
+        })
+    }
+
+    /// Values that take their registers together, before anything is coalesced.
+    pub fn bodies(&self, stats: &mut Stats) -> &Bodies {
+        let interference = self.interference(stats);
+        timed(&self.bodies, stats, "graph", || {
+            Bodies::new(&self.program, self.target, interference)
+        })
+    }
+
+    /// Loops of the program.
+    pub fn loops(&self) -> &Loops {
+        &self.facts.loops
+    }
+
+    /// Whether more units of some file are live at once than it has.
+    pub fn is_over_budget(&self, stats: &mut Stats) -> bool {
+        self.files_over_budget(stats).next().is_some()
+    }
+
+    /// Files of which more units are live at once than they have.
+    pub fn files_over_budget(&self, stats: &mut Stats) -> impl Iterator<Item = File> + use<'_, 'a> {
+        let ranges = self.ranges(stats);
+        let files = self.target.files();
+        let over = files.filter(|(file, info)| ranges.peak(*file) > info.units);
+        over.map(|(file, _)| file)
+    }
+}
+
+fn timed<'c, T>(
+    cell: &'c OnceCell<T>,
+    stats: &mut Stats,
+    phase: &'static str,
+    compute: impl FnOnce() -> T,
+) -> &'c T {
+    cell.get_or_init(|| {
+        let mut clock = Clock::start();
+        let result = compute();
+        clock.lap(stats, phase);
+        result
+    })
+}

@@ -1,0 +1,21 @@
+//! The spill frame: which slots share memory, where they lie, and which accesses join.
+//!
+//! | step | file |
+//! |---|---|
+//! | local or shared memory | [`space`] |
+//! | slots that are never live at once share memory | [`slot_colouring`] |
+//! | offsets of slots in the frame | [`layout`] |
+//! | callee-saved registers are saved and restored | [`callee_saves`] |
+//! | slots whose values travel together lie side by side | [`reorder_slots`] |
+//! | accesses to neighbouring slots become one wide access | [`merge_accesses`] |
+//! | gaps are closed | [`compact`] |
+
+pub(crate) mod callee_saves;
+pub(crate) mod compact;
+pub(crate) mod layout;
+pub(crate) mod merge_accesses;
+pub(crate) mod reorder_slots;
+pub(crate) mod slot_colouring;
+mod space;
+
+pub(crate) use space::spill_space;

@@ -1,0 +1,178 @@
+//! Seating one instruction's operands side by side.
+//!
+//! Each rigid body has a list of places; the most constrained body chooses first and a
+//! bounded search backs out of dead ends. Aligned power-of-two widths taken largest first
+//! never fragment a file, so the search only ever works where fixed registers interfere.
+
+use super::slots::Homes;
+use crate::error::{Error, Place};
+use crate::function::{Function, Inst, Role};
+use crate::ir::constraints::{Body, Member, bodies};
+use crate::target::{PReg, RegSet, Target};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// Search steps before an instruction counts as impossible.
+const PATIENCE: u32 = 200_000;
+
+/// What seating must respect besides the instruction itself.
+pub struct Rules<'a> {
+    /// Pinned values sit where they live, and nobody else does.
+    pub homes: &'a Homes,
+    /// Registers to take last.
+    pub avoid: &'a RegSet,
+    /// Whether `avoid` is out of the question.
+    pub forbid_avoided: bool,
+}
+
+/// One register per operand of `inst`.
+pub fn seat(
+    function: &Function,
+    target: &Target,
+    inst: Inst,
+    rules: &Rules,
+) -> Result<Vec<PReg>, Error> {
+    let mut all: Vec<Choice> = bodies(function, target, inst)?
+        .into_iter()
+        .map(|body| choice(function, target, inst, rules, body))
+        .collect();
+    all.sort_by_key(|c| (c.starts.len(), Reverse(c.body.width)));
+    let mut table = Table {
+        function,
+        target,
+        inst,
+        read: RegSet::new(target),
+        written: RegSet::new(target),
+        early: RegSet::new(target),
+        patience: PATIENCE,
+    };
+    let mut seats = vec![PReg::new(crate::target::File::R, 0); function.operands(inst).len()];
+    if table.place(&all, &mut seats) {
+        return Ok(seats);
+    }
+    Err(Error::Impossible {
+        place: Place::Inst(function.block_of(inst), inst),
+        value: None,
+        message: format!(
+            "the operands of `{}` do not fit into the registers side by side",
+            function.opcode_name(function.inst(inst).opcode)
+        ),
+        help: match function.vregs().any(|v| function.vreg(v).pinned) {
+            true => "raise the register budget, or pin fewer values".into(),
+            false => "raise the register budget or relax its fixed registers".into(),
+        },
+    })
+}
+
+struct Choice {
+    body: Body,
+    starts: Vec<PReg>,
+}
+
+fn choice(function: &Function, target: &Target, inst: Inst, rules: &Rules, body: Body) -> Choice {
+    let operands = function.operands(inst);
+    // A result tied to a pinned value takes over its register.
+    let home = |m: &Member| rules.homes.pinned(operands[m.operand].vreg);
+    let homes: SmallVec<[PReg; 1]> = body.members.iter().filter_map(home).collect();
+    let allowed = |&start: &PReg| {
+        body.members.iter().all(|m| {
+            let vreg = operands[m.operand].vreg;
+            let (reg, width) = (
+                start.offset(m.offset),
+                target.width(function.vreg(vreg).class),
+            );
+            match rules.homes.pinned(vreg) {
+                Some(home) => reg == home,
+                None if homes.contains(&reg) => true,
+                None => {
+                    let taken = rules.homes.pinned_units().overlaps(target, reg, width);
+                    let avoided = rules.forbid_avoided && rules.avoid.overlaps(target, reg, width);
+                    !taken && !avoided
+                }
+            }
+        })
+    };
+    let mut starts: Vec<_> = body
+        .starts(function, target, inst)
+        .filter(allowed)
+        .collect();
+    starts.sort_by_key(|&start| rules.avoid.overlaps(target, start, body.width));
+    Choice { body, starts }
+}
+
+struct Table<'a> {
+    function: &'a Function,
+    target: &'a Target,
+    inst: Inst,
+    read: RegSet,
+    written: RegSet,
+    early: RegSet,
+    patience: u32,
+}
+
+impl Table<'_> {
+    fn place(&mut self, rest: &[Choice], seats: &mut [PReg]) -> bool {
+        let Some((first, rest)) = rest.split_first() else {
+            return true;
+        };
+        for &start in &first.starts {
+            if self.patience == 0 {
+                return false;
+            }
+            self.patience -= 1;
+            if !self.is_free(&first.body, start) {
+                continue;
+            }
+            self.mark(&first.body, start, true);
+            for m in &first.body.members {
+                seats[m.operand] = start.offset(m.offset);
+            }
+            if self.place(rest, seats) {
+                return true;
+            }
+            self.mark(&first.body, start, false);
+        }
+        false
+    }
+
+    /// Calls `visit` with each member's register, width in units and role.
+    fn members(&self, body: &Body, start: PReg) -> impl Iterator<Item = (PReg, usize, Role)> {
+        let operands = self.function.operands(self.inst);
+        body.members.iter().map(move |m| {
+            let operand = operands[m.operand];
+            let width = self.target.width(self.function.vreg(operand.vreg).class);
+            (start.offset(m.offset), width, operand.role)
+        })
+    }
+
+    fn is_free(&self, body: &Body, start: PReg) -> bool {
+        self.members(body, start).all(|(reg, width, role)| {
+            let hits = |set: &RegSet| set.overlaps(self.target, reg, width);
+            let read = role.reads() && (hits(&self.read) || hits(&self.early));
+            let written = role.writes() && hits(&self.written);
+            let early = role == Role::EarlyDef && hits(&self.read);
+            !read && !written && !early
+        })
+    }
+
+    fn mark(&mut self, body: &Body, start: PReg, taken: bool) {
+        let members: Vec<_> = self.members(body, start).collect();
+        for (reg, width, role) in members {
+            for unit in self.target.units(reg, width) {
+                let put = |set: &mut RegSet| match taken {
+                    true => set.insert(unit),
+                    false => set.remove(unit),
+                };
+                if role.reads() {
+                    put(&mut self.read);
+                }
+                if role.writes() {
+                    put(&mut self.written);
+                }
+                if role == Role::EarlyDef {
+                    put(&mut self.early);
+                }
+            }
+        }
+    }
+}

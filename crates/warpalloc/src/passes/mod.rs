@@ -1,0 +1,5 @@
+//! Rewrites of the program before registers are chosen.
+
+pub mod hoist;
+pub mod schedule;
+pub mod split;

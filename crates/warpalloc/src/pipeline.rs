@@ -1,0 +1,273 @@
+//! The order of passes. This is the only file that knows it.
+//!
+//! ```text
+//! prepare   build the program, hoist invariants, schedule where pressure exceeds the budget
+//! attempt   split ─→ rounds of (colour, choose spills, rewrite) ─→ join reloads ─→ shrink
+//! finish    emit ─→ copy propagation, dead code ─→ frame: reorder, merge, compact
+//! ```
+//!
+//! A function that must spill is attempted in several ways, and the cheapest allocation is
+//! kept (D. Bernstein et al., PLDI 1989). Where no attempt succeeds, the naive allocator
+//! does, and its code goes through the same clean-up.
+
+use crate::allocation::Allocation;
+use crate::analysis::{Liveness, live_through_calls};
+use crate::cleanup::{self, Code};
+use crate::colour::{
+    self, Attempt, Coloured, MAX_INSTS_TO_COMPARE, Problem, attempts, colour_until_done,
+    count_copies, join_reloads, shrink,
+};
+use crate::cycles::AddedCycles;
+use crate::emit::emit;
+use crate::error::Error;
+use crate::frame::{self, spill_space};
+use crate::function::{Function, Inst};
+use crate::ir::{Facts, Program};
+use crate::naive;
+use crate::options::{Options, Strategy};
+use crate::passes::hoist::{count_hoisted, hoist_invariants};
+use crate::passes::schedule::schedule;
+use crate::passes::split::split_long_values;
+use crate::stats::{Clock, Stats};
+use crate::target::Target;
+use std::cell::OnceCell;
+
+/// Allocates a valid `function` whose liveness is known.
+pub(crate) fn allocate(
+    function: &Function,
+    liveness: &Liveness,
+    target: &Target,
+    options: &Options,
+) -> Result<Allocation, Error> {
+    let pipeline = Pipeline::new(function, liveness, target, options);
+    if options.strategy == Strategy::Naive {
+        return pipeline.naive(pipeline.stats());
+    }
+    let (first, others) = attempts(options);
+    let hoisting = pipeline.prepare(first.hoist)?;
+    let mut best = pipeline.attempt(&hoisting, first)?;
+    if !hoisting.hoisted.is_empty() && best.is_improvable(function) {
+        let plain = pipeline.prepare(false)?;
+        best = best.or_cheaper(pipeline.attempt(&plain, first.without_hoisting()), 0.0);
+        let base = if best.attempt.hoist { hoisting } else { plain };
+        return pipeline.try_others(&base, best, &others);
+    }
+    pipeline.try_others(&hoisting, best, &others)
+}
+
+/// A function, and how it is to be allocated.
+struct Pipeline<'a> {
+    function: &'a Function,
+    liveness: &'a Liveness,
+    target: &'a Target,
+    options: &'a Options,
+    /// A schedule of lower pressure, where one was looked for and found.
+    order: OnceCell<Option<Vec<Inst>>>,
+    cycles: OnceCell<AddedCycles<'a>>,
+}
+
+/// The program that attempts begin with.
+struct Base<'a> {
+    problem: Problem<'a>,
+    /// Instructions whose results are computed before their loop.
+    hoisted: Vec<Inst>,
+    stats: Stats,
+}
+
+/// An allocation and the attempt that made it.
+struct Candidate {
+    allocation: Allocation,
+    attempt: Attempt,
+    /// Cycles that it adds to one run of the function.
+    cycles: f64,
+}
+
+impl Candidate {
+    /// Whether another attempt may be cheaper, and is worth its time: predicates that are
+    /// carried in general registers or rematerialised gain nothing from one.
+    fn is_improvable(&self, function: &Function) -> bool {
+        let stats = &self.allocation.stats;
+        let is_cheap = stats.edits.stores + stats.edits.reloads == 0 && !stats.fell_back;
+        !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
+    }
+
+    /// The cheaper of two, if the other saves more than `margin` cycles.
+    fn or_cheaper(self, other: Result<Candidate, Error>, margin: f64) -> Candidate {
+        let price = |c: &Candidate, less: f64| (c.allocation.stats.fell_back, c.cycles - less);
+        match other {
+            Ok(other) if price(&other, 0.0) < price(&self, margin) => other,
+            _ => self,
+        }
+    }
+}
+
+impl<'a> Pipeline<'a> {
+    fn new(
+        function: &'a Function,
+        liveness: &'a Liveness,
+        target: &'a Target,
+        options: &'a Options,
+    ) -> Pipeline<'a> {
+        Pipeline {
+            function,
+            liveness,
+            target,
+            options,
+            order: OnceCell::new(),
+            cycles: OnceCell::new(),
+        }
+    }
+
+    /// The rewrites that all attempts share.
+    fn prepare(&self, hoist: bool) -> Result<Base<'a>, Error> {
+        let mut base = self.build(None, hoist)?;
+        if self.options.schedule && base.problem.is_over_budget(&mut base.stats) {
+            let mut clock = Clock::start();
+            let order = self
+                .order
+                .get_or_init(|| schedule(self.function, self.target, self.liveness));
+            clock.lap(&mut base.stats, "schedule");
+            if let Some(order) = order {
+                let stats = base.stats;
+                base = self.build(Some(order.clone()), hoist)?;
+                base.stats.add_times(&stats);
+            }
+        }
+        Ok(base)
+    }
+
+    fn build(&self, order: Option<Vec<Inst>>, hoist: bool) -> Result<Base<'a>, Error> {
+        let mut stats = self.stats();
+        let mut clock = Clock::start();
+        let is_fresh = order.is_none();
+        let mut program = Program::new(self.function, self.target, order)?;
+        clock.lap(&mut stats, "build");
+        let mut facts = match is_fresh {
+            true => Facts::of_fresh(&program, self.liveness),
+            false => Facts::of(&program),
+        };
+        clock.lap(&mut stats, "analyse");
+        stats.values = program.values.len() as u32;
+        let knobs = &self.options.knobs;
+        let hoisted = match hoist {
+            true => hoist_invariants(
+                &mut program,
+                self.target,
+                &mut facts,
+                knobs.hoist_policy,
+                knobs.new_hoisting,
+            ),
+            false => Vec::new(),
+        };
+        clock.lap(&mut stats, "hoist");
+        Ok(Base {
+            problem: Problem::new(program, facts, self.target, self.options),
+            hoisted,
+            stats,
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        let through = live_through_calls(self.function, self.liveness);
+        Stats {
+            live_through_calls: through.keys().count() as u32,
+            ..Stats::default()
+        }
+    }
+
+    fn try_others(
+        &self,
+        base: &Base<'a>,
+        mut best: Candidate,
+        others: &[Attempt],
+    ) -> Result<Allocation, Error> {
+        if best.is_improvable(self.function) {
+            for &other in others {
+                if other.is_wanted(&base.problem) {
+                    let other = Attempt {
+                        hoist: best.attempt.hoist,
+                        ..other
+                    };
+                    best = best.or_cheaper(self.attempt(base, other), other.margin);
+                }
+            }
+        }
+        Ok(best.allocation)
+    }
+
+    /// Allocates in one way.
+    fn attempt(&self, base: &Base<'a>, attempt: Attempt) -> Result<Candidate, Error> {
+        let mut stats = base.stats.clone();
+        let mut colourer = colour::colourer(self.options, attempt);
+        let split = attempt.split.policy().map(|policy| {
+            let mut problem = base.problem.rewritable();
+            problem.rewrite(|program, facts| {
+                split_long_values(program, self.target, facts, policy);
+            });
+            problem
+        });
+        let problem = split.as_ref().unwrap_or(&base.problem);
+        let allocation = match colour_until_done(problem, colourer.as_mut(), &mut stats)? {
+            Some(coloured) => {
+                let coloured = join_reloads(coloured, colourer.as_mut(), &mut stats);
+                let coloured = shrink(coloured, colourer.as_mut(), self.liveness, &mut stats);
+                self.finish(base, coloured, stats)?
+            }
+            None => self.naive(stats)?,
+        };
+        let cycles = self.cycles.get_or_init(|| AddedCycles::of(self.function));
+        let cycles = cycles.net(&allocation);
+        Ok(Candidate {
+            allocation,
+            attempt,
+            cycles,
+        })
+    }
+
+    /// Writes down an allocation whose every value has a register.
+    fn finish(
+        &self,
+        base: &Base,
+        coloured: Coloured,
+        mut stats: Stats,
+    ) -> Result<Allocation, Error> {
+        let mut clock = Clock::start();
+        count_copies(&coloured, &mut stats);
+        let Coloured {
+            problem, colours, ..
+        } = coloured;
+        let space = spill_space(self.function, self.options).unwrap_or_default();
+        let mut allocation = emit(&problem.program, self.target, space, &colours, stats)?;
+        clock.lap(&mut allocation.stats, "emit");
+        self.clean_up(&mut allocation);
+        allocation.stats.hoisted = count_hoisted(&allocation, &base.hoisted);
+        Ok(allocation)
+    }
+
+    /// Keeps every value in memory: always possible where anything is.
+    fn naive(&self, stats: Stats) -> Result<Allocation, Error> {
+        let mut allocation = naive::allocate(self.function, self.target, self.options)?;
+        allocation.stats.fell_back = self.options.strategy != Strategy::Naive;
+        allocation.stats.iterations = stats.iterations;
+        allocation.stats.live_through_calls = stats.live_through_calls;
+        self.clean_up(&mut allocation);
+        Ok(allocation)
+    }
+
+    fn clean_up(&self, allocation: &mut Allocation) {
+        let mut clock = Clock::start();
+        if self.options.cleanup && cleanup::has_work(self.function, allocation) {
+            let mut code = Code::new(self.function, self.target, allocation);
+            cleanup::run(&mut code);
+            frame::reorder_slots::run(&mut code, allocation.frame);
+            frame::merge_accesses::run(&mut code, allocation.frame);
+            code.write_to(allocation);
+        }
+        clock.lap(&mut allocation.stats, "clean up");
+        frame::compact::compact(self.function, self.target, allocation, self.options);
+        clock.lap(&mut allocation.stats, "compact");
+    }
+}
+
+#[cfg(test)]
+mod tests;

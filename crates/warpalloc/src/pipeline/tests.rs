@@ -1,0 +1,44 @@
+use super::*;
+use crate::check;
+use crate::generate::{self, Rng, Shape};
+use crate::target::File;
+
+/// Only the cheapest attempt is returned, and so proved by others; here all of them are.
+#[test]
+fn every_attempt_is_proved_and_executed() {
+    for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
+        let options = Options::with_strategy(strategy);
+        let (first, others) = attempts(&options);
+        let ways: Vec<Attempt> = [first, first.without_hoisting()]
+            .into_iter()
+            .chain(others)
+            .collect();
+        let mut proved = vec![0; ways.len()];
+        let mut rng = Rng::new(41);
+        for seed in 0..150 {
+            let shape = Shape::random(300, &mut rng);
+            let budget = [8, 12, 16, 24][rng.below(4)];
+            let target = Target::hardware(90).unwrap().with_budget(File::R, budget);
+            let function = generate::function(&shape, &target, &mut rng);
+            let liveness = Liveness::compute(&function);
+            let pipeline = Pipeline::new(&function, &liveness, &target, &options);
+            for (number, &way) in ways.iter().enumerate() {
+                let Ok(base) = pipeline.prepare(way.hoist) else {
+                    continue;
+                };
+                let Ok(candidate) = pipeline.attempt(&base, way) else {
+                    continue;
+                };
+                let allocation = candidate.allocation;
+                let name = format!("{}, attempt {number} at {seed}", strategy.name());
+                check::check(&function, &target, &allocation)
+                    .unwrap_or_else(|violation| panic!("{name}: {violation}"));
+                let limits = check::trace::Limits::default();
+                check::trace::compare(&function, &target, &allocation, limits, seed)
+                    .unwrap_or_else(|difference| panic!("{name}: {difference}"));
+                proved[number] += !allocation.stats.fell_back as u32;
+            }
+        }
+        assert!(proved.iter().all(|&count| count > 100), "{proved:?}");
+    }
+}

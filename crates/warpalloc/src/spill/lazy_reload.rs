@@ -1,0 +1,600 @@
+//! Lazy reload: one fetch for several readers.
+//!
+//! Spilling leaves a fetch before every reader. As documented, this goes in four phases:
+//! the spilled values and their readers are known, fetches stand as late as they can, and
+//! what is left is to find the ones that are not needed, because a piece fetched or
+//! written earlier still holds the value. A fetch goes when
+//! - an earlier piece in the block can stay in its register until here;
+//! - on *every* path to the block some piece can: availability is an intersection over all
+//!   paths, one path on which the value is not in a register is enough to need the fetch;
+//! - it is in a loop that never changes the value: then the fetch moves to the edges that
+//!   enter the loop, if these run less often.
+//!
+//! A piece stays in its register only where there is room: the pressure of its file, this
+//! piece included, must keep a margin below the budget at every operation in between, and
+//! nothing there may clobber registers. A store leaves the register as it is; writing the
+//! value anew ends the old piece. Pieces that were joined may be spilled again, and are
+//! then fetched for each reader: a wrong guess costs a round, never correctness.
+//!
+//! Values that are recomputed are joined within blocks only. Their definition is gone, so
+//! nothing in the program shows where on a path they changed.
+
+use super::{Home, Spiller};
+use crate::analysis::{Cfg, LiveSet};
+use crate::function::{Block, Clobbers, Role};
+use crate::ir::{Facts, Op, Program, Slot, Value, block_pressure};
+use crate::target::{File, Target};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
+
+/// Blocks to walk back through before giving up on a fetch.
+const REGION_LIMIT: usize = 64;
+
+/// Joins the pieces of spilled values; returns how many fetches that saved.
+pub(super) fn join_pieces(spiller: &mut Spiller, program: &mut Program) -> u32 {
+    let facts = Facts::of(program);
+    let mut join = Join::new(spiller, program, &facts);
+    let blocks: Vec<Block> = join.program.all_blocks().collect();
+    for &block in &blocks {
+        join.within_block(block);
+    }
+    join.out_of_loops();
+    join.across_blocks();
+    let plan = join.finish();
+    plan.apply(spiller, program)
+}
+
+/// What a block does to a spilled value.
+#[derive(Clone, Copy)]
+struct Tail {
+    /// The piece that holds it at the end.
+    piece: Value,
+    /// The last operation that touches that piece; it may stay from here to the end.
+    last: usize,
+}
+
+/// A fetch that comes before anything else its block does to the value.
+#[derive(Clone, Copy)]
+struct Head {
+    block: Block,
+    index: usize,
+    value: Value,
+    piece: Value,
+}
+
+struct Join<'a, 'p> {
+    spiller: &'a Spiller<'a>,
+    program: &'a Program<'p>,
+    facts: &'a Facts,
+    room: Room<'a, 'p>,
+    owner_of_slot: SecondaryMap<Slot, Option<Value>>,
+    owner_of_carrier: SecondaryMap<Value, Option<Value>>,
+    tails: FxHashMap<(Block, Value), Tail>,
+    /// Blocks that touch a value in any way.
+    events: FxHashSet<(Block, Value)>,
+    /// Blocks that write a value.
+    writes: FxHashSet<(Block, Value)>,
+    clobbering: SecondaryMap<Block, bool>,
+    heads: Vec<Head>,
+    plan: Plan,
+}
+
+/// What to change.
+#[derive(Default)]
+struct Plan {
+    /// Each joined piece and the one it joined.
+    parents: SecondaryMap<Value, Option<Value>>,
+    removed: FxHashSet<(Block, usize)>,
+    /// Fetches to insert: a piece of a value, on the edge of a block at a position.
+    hoisted: Vec<(Block, usize, Value, Value)>,
+    next_piece: usize,
+}
+
+impl Plan {
+    fn root(&self, mut piece: Value) -> Value {
+        while let Some(parent) = self.parents[piece] {
+            piece = parent;
+        }
+        piece
+    }
+
+    fn join(&mut self, a: Value, b: Value) {
+        let (a, b) = (self.root(a), self.root(b));
+        if a != b {
+            self.parents[a.max(b)] = Some(a.min(b));
+        }
+    }
+}
+
+impl<'a, 'p> Join<'a, 'p> {
+    fn new(spiller: &'a Spiller<'a>, program: &'a Program<'p>, facts: &'a Facts) -> Join<'a, 'p> {
+        let mut join = Join {
+            spiller,
+            program,
+            facts,
+            room: Room::new(program, spiller.target, facts),
+            owner_of_slot: SecondaryMap::new(),
+            owner_of_carrier: SecondaryMap::new(),
+            tails: FxHashMap::default(),
+            events: FxHashSet::default(),
+            writes: FxHashSet::default(),
+            clobbering: SecondaryMap::new(),
+            heads: Vec::new(),
+            plan: Plan {
+                next_piece: program.values.len(),
+                ..Plan::default()
+            },
+        };
+        for value in program.values.keys().filter(|&v| spiller.is_gone(v)) {
+            match spiller.home(value) {
+                Some(Home::Slot(slot)) => {
+                    join.owner_of_slot[slot] = Some(spiller.spilled_value(value))
+                }
+                Some(Home::Carrier(c)) => {
+                    join.owner_of_carrier[c] = Some(spiller.spilled_value(value))
+                }
+                _ => {}
+            }
+        }
+        join
+    }
+
+    fn within_block(&mut self, block: Block) {
+        let program = self.program;
+        let mut available: FxHashMap<Value, Tail> = FxHashMap::default();
+        for (index, op) in program.blocks[block].ops.iter().enumerate() {
+            if let Some(piece) = self.fetched_piece(op) {
+                self.meet_fetch(block, index, piece, &mut available);
+                continue;
+            }
+            for (value, role) in op.accesses(program.function) {
+                let Some(of) = self.spiller.piece_of(value) else {
+                    continue;
+                };
+                if role.writes() {
+                    self.events.insert((block, of));
+                    self.writes.insert((block, of));
+                    available.insert(
+                        of,
+                        Tail {
+                            piece: value,
+                            last: index,
+                        },
+                    );
+                } else if let Some(tail) = available.get_mut(&of)
+                    && self.plan.root(tail.piece) == self.plan.root(value)
+                {
+                    tail.last = index;
+                }
+            }
+            if let Some(of) = self.rewritten_at_home(op) {
+                self.events.insert((block, of));
+                self.writes.insert((block, of));
+                available.remove(&of);
+            }
+            if self.clobbers(op) {
+                self.clobbering[block] = true;
+                available.clear();
+            }
+        }
+        let tails = available
+            .into_iter()
+            .map(|(value, tail)| ((block, value), tail));
+        self.tails.extend(tails);
+    }
+
+    fn meet_fetch(
+        &mut self,
+        block: Block,
+        index: usize,
+        piece: Value,
+        available: &mut FxHashMap<Value, Tail>,
+    ) {
+        let value = self.spiller.spilled_value(piece);
+        let first = self.events.insert((block, value));
+        if self.spiller.is_eager(value) {
+            return;
+        }
+        let mut now = Tail { piece, last: index };
+        match available.get(&value) {
+            Some(tail) if self.take_room(piece, block, tail.last + 1..index) => {
+                self.plan.join(tail.piece, piece);
+                self.plan.removed.insert((block, index));
+                now.piece = tail.piece;
+            }
+            None if first => self.heads.push(Head {
+                block,
+                index,
+                value,
+                piece,
+            }),
+            _ => {}
+        }
+        available.insert(value, now);
+    }
+
+    /// Moves fetches out of loops that never write their value, outermost loops first.
+    fn out_of_loops(&mut self) {
+        let mut of_value: FxHashMap<Value, Vec<Head>> = FxHashMap::default();
+        for &head in &self.heads {
+            of_value.entry(head.value).or_default().push(head);
+        }
+        let mut values: Vec<_> = of_value.into_iter().collect();
+        values.sort_by_key(|(value, _)| *value);
+        let mut blocks_of_loop = vec![Vec::new(); self.facts.loops.loop_count()];
+        for block in self.program.all_blocks() {
+            for l in self.facts.loops.around(block) {
+                blocks_of_loop[l.index()].push(block);
+            }
+        }
+        let mut loops: Vec<_> = self
+            .facts
+            .loops
+            .loops()
+            .map(|(l, info)| (info.depth, l))
+            .collect();
+        loops.sort();
+        for (_, l) in loops {
+            if self.facts.loops.is_irreducible(l) {
+                continue;
+            }
+            let blocks = &blocks_of_loop[l.index()];
+            for (value, heads) in &mut values {
+                self.hoist(l, blocks, *value, heads);
+            }
+        }
+        self.heads = values.into_iter().flat_map(|(_, heads)| heads).collect();
+    }
+
+    fn hoist(
+        &mut self,
+        l: crate::analysis::Loop,
+        blocks: &[Block],
+        value: Value,
+        heads: &mut Vec<Head>,
+    ) {
+        let loops = &self.facts.loops;
+        let inside = |head: &Head| loops.contains(l, head.block);
+        if self.is_recomputed(value) || !heads.iter().any(inside) {
+            return;
+        }
+        let frequency = |block: Block| self.facts.frequencies.block(block);
+        let saved: f64 = heads
+            .iter()
+            .filter(|h| inside(h))
+            .map(|h| frequency(h.block))
+            .sum();
+        let header = loops.info(l).header;
+        let entries: Vec<(Block, usize)> = self
+            .program
+            .predecessors(header)
+            .filter(|&pred| !loops.contains(l, pred))
+            .flat_map(|pred| {
+                let succs = self.program.successors(pred).enumerate();
+                succs
+                    .filter(|(_, to)| *to == header)
+                    .map(move |(i, _)| (pred, i))
+            })
+            .collect();
+        let cost: f64 = entries
+            .iter()
+            .map(|&(p, i)| self.facts.frequencies.edge(p, i))
+            .sum();
+        let changes = |b: &Block| self.writes.contains(&(*b, value)) || self.clobbering[*b];
+        if cost >= saved || entries.is_empty() || blocks.iter().any(changes) {
+            return;
+        }
+        let piece = heads[0].piece;
+        let whole = |b: Block| (b, 0..self.program.blocks[b].ops.len());
+        if !self.take_room_everywhere(piece, blocks.iter().map(|&b| whole(b)).collect()) {
+            return;
+        }
+        let hoisted = Value::new(self.plan.next_piece);
+        self.plan.next_piece += 1;
+        for (pred, succ) in entries {
+            self.plan.hoisted.push((pred, succ, value, hoisted));
+        }
+        for head in heads.iter().filter(|h| inside(h)) {
+            self.plan.join(head.piece, hoisted);
+            self.plan.removed.insert((head.block, head.index));
+        }
+        for &block in blocks {
+            let last = self.program.blocks[block].ops.len();
+            self.events.insert((block, value));
+            self.join_fetches_in(block, value, hoisted);
+            self.tails.insert(
+                (block, value),
+                Tail {
+                    piece: hoisted,
+                    last,
+                },
+            );
+        }
+        heads.retain(|h| !inside(h));
+    }
+
+    /// Every fetch of `value` in `block` finds it in the hoisted piece already.
+    fn join_fetches_in(&mut self, block: Block, value: Value, hoisted: Value) {
+        let program = self.program;
+        for (index, op) in program.blocks[block].ops.iter().enumerate() {
+            if let Some(piece) = self.fetched_piece(op)
+                && self.spiller.spilled_value(piece) == value
+            {
+                self.plan.join(piece, hoisted);
+                self.plan.removed.insert((block, index));
+            }
+        }
+    }
+
+    /// Removes fetches whose value every path leaves in a piece, hottest first.
+    fn across_blocks(&mut self) {
+        let mut heads = std::mem::take(&mut self.heads);
+        let frequency = |h: &Head| self.facts.frequencies.block(h.block);
+        heads.sort_by(|a, b| {
+            let by_heat = frequency(b).total_cmp(&frequency(a));
+            by_heat.then((a.block, a.index).cmp(&(b.block, b.index)))
+        });
+        for head in heads {
+            if !self.is_recomputed(head.value) {
+                self.join_over_paths(head);
+            }
+        }
+    }
+
+    fn join_over_paths(&mut self, head: Head) {
+        let mut through: Vec<Block> = Vec::new();
+        let mut ends: Vec<Block> = Vec::new();
+        let mut stack: Vec<Block> = self.program.predecessors(head.block).collect();
+        if stack.is_empty() {
+            return;
+        }
+        while let Some(block) = stack.pop() {
+            if through.contains(&block) || ends.contains(&block) {
+                continue;
+            }
+            if self.tails.contains_key(&(block, head.value)) {
+                ends.push(block);
+                continue;
+            }
+            let silent = !self.events.contains(&(block, head.value)) && !self.clobbering[block];
+            let preds_before = stack.len();
+            stack.extend(self.program.predecessors(block));
+            if !silent || stack.len() == preds_before || through.len() >= REGION_LIMIT {
+                return;
+            }
+            through.push(block);
+        }
+        let length = |b: Block| self.program.blocks[b].ops.len();
+        let mut stretches: Vec<(Block, Range<usize>)> = vec![(head.block, 0..head.index)];
+        stretches.extend(through.iter().map(|&b| (b, 0..length(b))));
+        for &block in &ends {
+            let tail = self.tails[&(block, head.value)];
+            stretches.push((block, (tail.last + 1).min(length(block))..length(block)));
+        }
+        if !self.take_room_everywhere(head.piece, stretches) {
+            return;
+        }
+        self.plan.removed.insert((head.block, head.index));
+        for &block in &ends {
+            let last = length(block);
+            if let Some(tail) = self.tails.get_mut(&(block, head.value)) {
+                tail.last = last;
+                self.plan.join(tail.piece, head.piece);
+            }
+        }
+        for block in through {
+            self.events.insert((block, head.value));
+            let last = length(block);
+            self.tails.insert(
+                (block, head.value),
+                Tail {
+                    piece: head.piece,
+                    last,
+                },
+            );
+        }
+    }
+
+    fn finish(self) -> Plan {
+        self.plan
+    }
+
+    fn is_recomputed(&self, value: Value) -> bool {
+        matches!(self.spiller.home(value), Some(Home::Recompute(_)))
+    }
+
+    /// The piece that `op` fetches from home, if that is all it does.
+    fn fetched_piece(&self, op: &Op) -> Option<Value> {
+        let home = |piece: Value| {
+            self.spiller
+                .piece_of(piece)
+                .and_then(|_| self.spiller.home(piece))
+        };
+        match op {
+            Op::Reload { value, slot } => {
+                (home(*value) == Some(Home::Slot(*slot))).then_some(*value)
+            }
+            Op::Transfer { to, from } => match home(*to) {
+                Some(Home::Carrier(c)) if self.spiller.spilled_value(*from) == c => Some(*to),
+                _ => None,
+            },
+            Op::Recompute { inst, values } => values
+                .iter()
+                .copied()
+                .find(|&v| home(v) == Some(Home::Recompute(*inst))),
+            _ => None,
+        }
+    }
+
+    /// The value whose home `op` overwrites with something that is no piece of it.
+    fn rewritten_at_home(&self, op: &Op) -> Option<Value> {
+        let (owner, from) = match op {
+            Op::Store { slot, value } => (self.owner_of_slot[*slot]?, *value),
+            Op::Transfer { to, from } => (
+                self.owner_of_carrier[self.spiller.spilled_value(*to)]?,
+                *from,
+            ),
+            _ => return None,
+        };
+        (self.spiller.piece_of(from) != Some(owner)).then_some(owner)
+    }
+
+    fn clobbers(&self, op: &Op) -> bool {
+        match op {
+            Op::Inst { inst, .. } => self.program.function.inst(*inst).clobbers != Clobbers::None,
+            _ => false,
+        }
+    }
+
+    fn take_room(&mut self, piece: Value, block: Block, range: Range<usize>) -> bool {
+        self.take_room_everywhere(piece, vec![(block, range)])
+    }
+
+    fn take_room_everywhere(
+        &mut self,
+        piece: Value,
+        stretches: Vec<(Block, Range<usize>)>,
+    ) -> bool {
+        let class = self.spiller.target.class(self.program.values[piece].class);
+        self.room.take(class.file, class.width as u32, &stretches)
+    }
+}
+
+/// How full each file is at every operation, of the blocks that were asked about.
+struct Room<'a, 'p> {
+    program: &'a Program<'p>,
+    target: &'a Target,
+    facts: &'a Facts,
+    live: LiveSet<Value>,
+    pressure: Vec<SecondaryMap<Block, Option<Vec<u32>>>>,
+}
+
+impl<'a, 'p> Room<'a, 'p> {
+    fn new(program: &'a Program<'p>, target: &'a Target, facts: &'a Facts) -> Room<'a, 'p> {
+        Room {
+            program,
+            target,
+            facts,
+            live: LiveSet::new(program.values.len()),
+            pressure: vec![SecondaryMap::new(); target.files().len()],
+        }
+    }
+
+    /// Alignment leaves holes, the more the larger the file.
+    fn limit(&self, file: File) -> u32 {
+        let info = self.target.file(file);
+        let margin = (self.target.budget(file) / 16).max(1) * info.units_per_reg;
+        info.units.saturating_sub(margin) as u32
+    }
+
+    fn row(&mut self, file: File, block: Block) -> &mut Vec<u32> {
+        let (program, target, live) = (self.program, self.target, &mut self.live);
+        let liveness = &self.facts.liveness;
+        self.pressure[file.index()][block]
+            .get_or_insert_with(|| block_pressure(program, target, liveness, live, block, file))
+    }
+
+    /// Keeps `width` units of `file` throughout `stretches`, if they are free there.
+    fn take(&mut self, file: File, width: u32, stretches: &[(Block, Range<usize>)]) -> bool {
+        let limit = self.limit(file);
+        let fits = stretches.iter().all(|(block, range)| {
+            let row = &self.row(file, *block)[range.clone()];
+            row.iter().all(|&units| units + width <= limit)
+        });
+        if fits {
+            for (block, range) in stretches {
+                let row = &mut self.row(file, *block)[range.clone()];
+                row.iter_mut().for_each(|units| *units += width);
+            }
+        }
+        fits
+    }
+}
+
+impl Plan {
+    /// Carries the plan out; returns how many fetches are gone.
+    fn apply(self, spiller: &mut Spiller, program: &mut Program) -> u32 {
+        let mut hoisted: Vec<Value> = self.hoisted.iter().map(|&(.., piece)| piece).collect();
+        hoisted.sort();
+        hoisted.dedup();
+        for &expected in &hoisted {
+            let of = self.hoisted.iter().find(|(.., piece)| *piece == expected);
+            if let Some(&(_, _, value, _)) = of {
+                let piece = spiller.piece(program, value);
+                debug_assert_eq!(piece, expected);
+            }
+        }
+        let mut saved = 0;
+        for block in program.blocks.keys() {
+            let ops = std::mem::take(&mut program.blocks[block].ops);
+            let kept = ops.into_iter().enumerate().filter_map(|(index, op)| {
+                let gone = self.removed.contains(&(block, index));
+                saved += gone as u32;
+                (!gone).then_some(op)
+            });
+            program.blocks[block].ops = kept.collect();
+        }
+        for (pred, succ, value, piece) in &self.hoisted {
+            let mut ops = Vec::new();
+            spiller.fetch(program, *value, *piece, &mut ops);
+            let at = program.split_edge(*pred, *succ);
+            program.blocks[at].ops.extend(ops);
+            saved = saved.saturating_sub(1);
+        }
+        self.rename(program);
+        remove_unread_fetches(spiller, program);
+        saved
+    }
+
+    fn rename(&self, program: &mut Program) {
+        for piece in program.values.keys() {
+            if self.parents[piece].is_some() {
+                program.values[self.root(piece)].unspillable = false;
+            }
+        }
+        let program_blocks = program.blocks.keys();
+        for block in program_blocks {
+            let mut ops = std::mem::take(&mut program.blocks[block].ops);
+            for op in &mut ops {
+                super::rewrite::replace(program, op, |value, _| Some(self.root(value)));
+            }
+            program.blocks[block].ops = ops;
+        }
+    }
+}
+
+/// Inputs that were fetched for a recomputation that is gone have no reader left.
+fn remove_unread_fetches(spiller: &Spiller, program: &mut Program) {
+    loop {
+        let mut read: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for info in program.blocks.values() {
+            for op in &info.ops {
+                let accesses = op.accesses(program.function);
+                let reads = accesses.filter(|(_, role)| role.reads());
+                reads.for_each(|(value, _)| read[value] = true);
+            }
+        }
+        let mut removed = false;
+        for block in program.blocks.keys() {
+            let mut ops = std::mem::take(&mut program.blocks[block].ops);
+            ops.retain(|op| {
+                let is_fetch = matches!(
+                    op,
+                    Op::Reload { .. } | Op::Transfer { .. } | Op::Recompute { .. }
+                );
+                let accesses = op.accesses(program.function);
+                let mut writes = accesses.filter(|(_, role)| *role != Role::Use);
+                let unread =
+                    |(value, _): (Value, Role)| spiller.piece_of(value).is_some() && !read[value];
+                let dead = is_fetch && writes.all(unread);
+                removed |= dead;
+                !dead
+            });
+            program.blocks[block].ops = ops;
+        }
+        if !removed {
+            return;
+        }
+    }
+}

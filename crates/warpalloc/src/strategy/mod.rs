@@ -1,5 +1,0 @@
-//! The allocators, one folder each.
-
-pub mod briggs;
-pub mod fatpoint;
-pub mod naive;

@@ -1,0 +1,359 @@
+//! Rules for single instructions.
+
+use super::*;
+use crate::target::RegSet;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::num::NonZeroU16;
+
+/// Memory shared by the checks of all instructions.
+struct Scratch {
+    /// The last instruction that read each virtual register.
+    read_by: Vec<u32>,
+    /// The last instruction that wrote each virtual register.
+    written_by: Vec<u32>,
+    /// Whether an exclusion leaves a class any register.
+    exclusions: FxHashMap<(RegList, Class), bool>,
+    /// The units each virtual register takes, none if its class is unknown.
+    widths: Vec<Option<NonZeroU16>>,
+    /// Units of the smallest file: operands of no more units in all fit any.
+    smallest_file: usize,
+}
+
+/// What one pass over the operands of an instruction tells.
+#[derive(Default)]
+struct Overview {
+    /// Units of all operands together.
+    units: usize,
+    /// Whether a register is demanded that others have to make way for.
+    demanding: bool,
+    has_result: bool,
+    changes_in_place: bool,
+}
+
+impl Rules<'_> {
+    pub(super) fn instructions(&self) -> Result<(), Error> {
+        let f = self.function;
+        let width = |vreg| {
+            let class = f.vreg(vreg).class;
+            let known = class.index() < self.target.classes().len();
+            known.then(|| self.target.width(class) as u16)
+        };
+        let mut scratch = Scratch {
+            widths: f
+                .vregs()
+                .map(|v| width(v).and_then(NonZeroU16::new))
+                .collect(),
+            read_by: vec![u32::MAX; f.vreg_count()],
+            written_by: vec![u32::MAX; f.vreg_count()],
+            exclusions: FxHashMap::default(),
+            smallest_file: self
+                .target
+                .files()
+                .map(|(_, info)| info.units)
+                .min()
+                .unwrap_or(0),
+        };
+        for inst in f.insts() {
+            let mut overview = Overview::default();
+            self.operands(inst, &mut scratch, &mut overview)?;
+            let info = f.inst(inst);
+            if info.kind != Kind::Plain {
+                self.kind(self.place(inst), inst)?;
+            }
+            if info.remat.is_some() {
+                self.remat(self.place(inst), inst, &overview)?;
+            }
+            if let Clobbers::List(list) = info.clobbers {
+                self.list(self.place(inst), list)?;
+            }
+            if overview.demanding || !f.groups(inst).is_empty() {
+                self.placement(self.place(inst), inst)?;
+            }
+            if overview.units > scratch.smallest_file {
+                self.capacity(self.place(inst), inst, &mut scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where to look, if something is wrong with `inst`.
+    fn place(&self, inst: Inst) -> Place {
+        Place::Inst(self.function.block_of(inst), inst)
+    }
+
+    fn operands(
+        &self,
+        inst: Inst,
+        scratch: &mut Scratch,
+        overview: &mut Overview,
+    ) -> Result<(), Error> {
+        let f = self.function;
+        let operands = f.operands(inst);
+        if operands.len() > MAX_OPERANDS {
+            let count = operands.len();
+            return invalid(
+                self.place(inst),
+                format!("it has {count} operands, {MAX_OPERANDS} is the most"),
+            );
+        }
+        for operand in operands {
+            let vreg = operand.vreg;
+            match scratch.widths.get(vreg.index()) {
+                Some(Some(width)) => overview.units += usize::from(width.get()),
+                // Which it is is told by what checks the two one after the other.
+                _ => self.vreg(self.place(inst), vreg)?,
+            }
+            if operand.role.writes() {
+                overview.has_result = true;
+                overview.changes_in_place |= operand.role == Role::UseDef;
+                let seen = &mut scratch.written_by[vreg.index()];
+                if *seen == inst.index() as u32 {
+                    return invalid(self.place(inst), format!("it writes {vreg} twice"));
+                }
+                *seen = inst.index() as u32;
+            }
+            if operand.constraint != Constraint::Any {
+                overview.demanding |= self.constraint(inst, operand, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether others have to make way for `operand`, whose constraint makes sense.
+    fn constraint(
+        &self,
+        inst: Inst,
+        operand: &Operand,
+        scratch: &mut Scratch,
+    ) -> Result<bool, Error> {
+        let place = self.place(inst);
+        match operand.constraint {
+            Constraint::Any => return Ok(false),
+            Constraint::Fixed(reg) => self.fixed(place, operand.vreg, reg)?,
+            Constraint::Tied(position) => self.tie(place, inst, operand, position)?,
+            Constraint::Except(list) => {
+                self.exclusion(place, operand.vreg, list, scratch)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn fixed(&self, place: Place, vreg: VReg, reg: PReg) -> Result<(), Error> {
+        self.file(place, reg)?;
+        let class = self.target.class(self.function.vreg(vreg).class);
+        let name = self.target.reg_name(reg);
+        if reg.file != class.file || !(reg.unit as usize).is_multiple_of(class.align) {
+            let class = &class.name;
+            return invalid(
+                place,
+                format!("{vreg} is fixed to {name}, where no {class} starts"),
+            );
+        }
+        let end = reg.unit as usize + class.width;
+        if end > self.target.file(reg.file).units {
+            let what = format!("{vreg}, fixed to {name},");
+            return self.out_of_registers(place, Some(vreg), &what, reg.file, end);
+        }
+        Ok(())
+    }
+
+    fn tie(&self, place: Place, inst: Inst, operand: &Operand, to: u8) -> Result<(), Error> {
+        let f = self.function;
+        let vreg = operand.vreg;
+        if operand.role != Role::Def {
+            let message = format!("{vreg} is tied, but only plain results can be");
+            return invalid(place, message);
+        }
+        let Some(input) = f.operands(inst).get(to as usize) else {
+            return invalid(
+                place,
+                format!("{vreg} is tied to operand {to}, which does not exist"),
+            );
+        };
+        if input.role != Role::Use {
+            let other = input.vreg;
+            return invalid(
+                place,
+                format!("{vreg} is tied to operand {to}, {other}, which is no input"),
+            );
+        }
+        self.vreg(place, input.vreg)?;
+        if f.vreg(input.vreg).class != f.vreg(vreg).class {
+            let other = input.vreg;
+            return invalid(
+                place,
+                format!("{vreg} is tied to {other}, which has another class"),
+            );
+        }
+        Ok(())
+    }
+
+    fn exclusion(
+        &self,
+        place: Place,
+        vreg: VReg,
+        list: RegList,
+        scratch: &mut Scratch,
+    ) -> Result<(), Error> {
+        let regs = self.list(place, list)?;
+        let class = self.function.vreg(vreg).class;
+        let width = self.target.width(class);
+        let leaves_some = *scratch.exclusions.entry((list, class)).or_insert_with(|| {
+            let excluded = RegSet::of_registers(self.target, regs.iter().copied());
+            let mut candidates = self.target.registers(class).peekable();
+            candidates.peek().is_none()
+                || candidates.any(|reg| !excluded.overlaps(self.target, reg, width))
+        });
+        if !leaves_some {
+            let class = &self.target.class(class).name;
+            let message = format!("the exclusion of {vreg} leaves no {class} within the budget");
+            return invalid(place, message);
+        }
+        Ok(())
+    }
+
+    fn list(&self, place: Place, list: RegList) -> Result<&[PReg], Error> {
+        let Some(regs) = self.function.known_reg_list(list) else {
+            return invalid(place, format!("register list {list} does not exist"));
+        };
+        regs.iter().try_for_each(|&reg| self.file(place, reg))?;
+        Ok(regs)
+    }
+
+    fn file(&self, place: Place, reg: PReg) -> Result<(), Error> {
+        if reg.file.index() >= self.target.files().len() {
+            let (file, target) = (reg.file.index(), self.target.name());
+            return invalid(
+                place,
+                format!("target {target} has no register file {file}"),
+            );
+        }
+        Ok(())
+    }
+
+    fn kind(&self, place: Place, inst: Inst) -> Result<(), Error> {
+        let info = self.function.inst(inst);
+        let operands = self.function.operands(inst);
+        let opcode = || self.function.opcode_name(info.opcode);
+        let quiet = info.effect == Effect::Pure && info.clobbers == Clobbers::None;
+        match info.kind {
+            Kind::Copy => {
+                if !quiet {
+                    let opcode = opcode();
+                    return invalid(place, format!("copy `{opcode}` has effects or clobbers"));
+                }
+                self.copy(place, inst)
+            }
+            Kind::Undef => {
+                if let Some(input) = operands.iter().find(|o| o.role.reads()) {
+                    let (vreg, opcode) = (input.vreg, opcode());
+                    return invalid(place, format!("`{opcode}` makes no value of {vreg}"));
+                }
+                if !quiet {
+                    let opcode = opcode();
+                    return invalid(
+                        place,
+                        format!(
+                            "`{opcode}` makes nothing but undefined values, yet has effects or clobbers"
+                        ),
+                    );
+                }
+                Ok(())
+            }
+            kind if kind.is_terminator() => match operands.iter().find(|o| o.role.writes()) {
+                Some(result) => {
+                    let (vreg, opcode) = (result.vreg, opcode());
+                    invalid(place, format!("terminator `{opcode}` writes {vreg}"))
+                }
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn copy(&self, place: Place, inst: Inst) -> Result<(), Error> {
+        let f = self.function;
+        let (mut read, mut written) = (0, 0);
+        let mut file = None;
+        for operand in f.operands(inst) {
+            let vreg = operand.vreg;
+            let class = self.target.class(f.vreg(vreg).class);
+            if *file.get_or_insert(class.file) != class.file {
+                return invalid(place, format!("the copy crosses files at {vreg}"));
+            }
+            match operand.role {
+                Role::Use => read += class.width,
+                Role::Def => written += class.width,
+                Role::UseDef | Role::EarlyDef => {
+                    return invalid(
+                        place,
+                        format!("{vreg} is neither a plain input nor a plain result of the copy"),
+                    );
+                }
+            }
+        }
+        if read != written || read == 0 {
+            return invalid(
+                place,
+                format!("the copy reads {read} units and writes {written}"),
+            );
+        }
+        Ok(())
+    }
+
+    fn remat(&self, place: Place, inst: Inst, overview: &Overview) -> Result<(), Error> {
+        let info = self.function.inst(inst);
+        let problem = if info.effect != Effect::Pure {
+            "it has effects"
+        } else if info.clobbers != Clobbers::None {
+            "it clobbers registers"
+        } else if !matches!(info.kind, Kind::Plain | Kind::Copy) {
+            "it is no plain instruction"
+        } else if overview.changes_in_place {
+            "it changes an operand in place"
+        } else if !overview.has_result {
+            "it has no result"
+        } else {
+            return Ok(());
+        };
+        let opcode = self.function.opcode_name(info.opcode);
+        invalid(place, format!("`{opcode}` cannot be recomputed: {problem}"))
+    }
+
+    /// Checks that inputs fit the files together, and so do results.
+    fn capacity(&self, place: Place, inst: Inst, scratch: &mut Scratch) -> Result<(), Error> {
+        let f = self.function;
+        let files = self.target.files().len();
+        let mut inputs: SmallVec<[usize; 4]> = SmallVec::from_elem(0, files);
+        let mut results = inputs.clone();
+        for operand in f.operands(inst) {
+            let vreg = operand.vreg;
+            let class = self.target.class(f.vreg(vreg).class);
+            let file = class.file.index();
+            if class.width > self.target.file(class.file).units {
+                let what = format!("{vreg}:{}", class.name);
+                return self.out_of_registers(place, Some(vreg), &what, class.file, class.width);
+            }
+            let first_read = operand.role.reads() && {
+                let seen = &mut scratch.read_by[vreg.index()];
+                std::mem::replace(seen, inst.index() as u32) != inst.index() as u32
+            };
+            if first_read || operand.role == Role::EarlyDef {
+                inputs[file] += class.width;
+            }
+            if operand.role.writes() {
+                results[file] += class.width;
+            }
+        }
+        for (file, info) in self.target.files() {
+            for (needed, what) in [(&inputs, "what it reads"), (&results, "what it writes")] {
+                if needed[file.index()] > info.units {
+                    return self.out_of_registers(place, None, what, file, needed[file.index()]);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,4 +1,4 @@
-//! Loop invariants are computed before their loop (row C17).
+//! Loop-invariant code motion (`docs/sources.md#invariant-hoisting`).
 //!
 //! An instruction of a loop that may run again, reads nothing the loop writes and has the
 //! only definition of its result yields the same in every turn. The program then computes
@@ -52,7 +52,7 @@ pub enum HoistPolicy {
 }
 
 impl HoistPolicy {
-    /// The document's number of the policy.
+    /// The value of the knob that selects the policy in ptxas.
     pub fn number(self) -> u32 {
         match self {
             HoistPolicy::Always => 0,

@@ -1,4 +1,4 @@
-//! Optimistic graph colouring with conservative coalescing.
+//! Optimistic graph colouring, with optimistic or conservative coalescing.
 //!
 //! The allocator NVIDIA's `cicc` is reported to have, after G. Chaitin (1982), P. Briggs
 //! (1994), L. George and A. Appel (1996), over register files with aliasing:

@@ -1,4 +1,5 @@
-//! The seven register classes of the document and the order they are driven in.
+//! The seven register classes of ptxas (`docs/sources.md#fatpoint-classes`) and the order in
+//! which their files are driven.
 //!
 //! Class 0 is the unified view of all others; nothing is allocated in it. Classes 1–6 are
 //! driven in order. In our targets classes 1, 2 and 6 are rows of one file, and so are 3
@@ -9,7 +10,7 @@
 
 use crate::target::{Class, File, Target};
 
-/// A class of the document.
+/// A register class of ptxas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RegClass {
     /// Class 0: what the classes have in common; skipped by the drivers.
@@ -40,12 +41,12 @@ impl RegClass {
         RegClass::Tensor,
     ];
 
-    /// The document's number of the class.
+    /// The number ptxas has for the class.
     pub fn number(self) -> usize {
         self as usize
     }
 
-    /// The document's name of the class.
+    /// The name of the class.
     pub fn name(self) -> &'static str {
         [
             "unified", "R", "R (alt)", "UR", "UR (ext)", "P/UP", "tensor",
@@ -96,7 +97,7 @@ impl RegClass {
 mod tests {
     use super::*;
 
-    /// Document 003, "Register classes".
+    /// The table of `docs/sources.md#fatpoint-classes`.
     #[test]
     fn seven_classes_with_the_documented_limits() {
         let rows: Vec<_> = RegClass::ALL

@@ -1,16 +1,17 @@
-//! What restricts a cluster's registers, as the document's constraint types.
+//! What restricts a cluster's registers.
 //!
-//! The document reads one record per operand, with a type in its upper bits. In our form
-//! most of them are implied by the program itself; [`ConstraintType`] says where each one
-//! shows, and [`chain`] lists the records of a cluster that restrict its starts whatever
-//! the others do. A cluster with an empty chain is *unconstrained*.
+//! ptxas is reported to read one record per operand, with a type in its upper bits
+//! (`docs/sources.md#fatpoint-constraints`). In our form most of them are implied by the
+//! program itself; [`ConstraintType`] says where each one shows, and [`chain`] lists the
+//! records of a cluster that restrict its starts whatever other clusters do. A cluster with
+//! an empty chain is *unconstrained*.
 
 use super::cluster::{ClusterInfo, Member};
 use crate::program::{Program, Ranges};
 use crate::target::{Mask, Target};
 use smallvec::SmallVec;
 
-/// The document's constraint types.
+/// The constraint types of ptxas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConstraintType {
     /// A conflict at one program point: a clobber while the value is alive.
@@ -50,7 +51,7 @@ impl ConstraintType {
         ConstraintType::Barrier,
     ];
 
-    /// The document's number.
+    /// The number ptxas has for the type.
     pub fn number(self) -> u32 {
         self as u32
     }
@@ -90,7 +91,7 @@ pub enum Constraint<const W: usize> {
 }
 
 impl<const W: usize> Constraint<W> {
-    /// The document's type.
+    /// The type it is a record of.
     pub fn kind(&self) -> ConstraintType {
         match self {
             Constraint::Point { .. } => ConstraintType::Point,
@@ -204,7 +205,7 @@ pub fn each<const W: usize>(
 mod tests {
     use super::*;
 
-    /// Document 003, "Constraint system".
+    /// The numbers of `docs/sources.md#fatpoint-constraints`.
     #[test]
     fn types_have_the_documented_numbers() {
         for (number, kind) in ConstraintType::ALL.into_iter().enumerate() {

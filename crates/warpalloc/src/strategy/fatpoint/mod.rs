@@ -1,6 +1,7 @@
 //! The fat-point allocator: conflicts by program point, no interference graph.
 //!
-//! After the allocator of ptxas 13.0.88 as document 003 describes it. The phases:
+//! After the allocator that ptxas 13.0.88 is reported to have (`docs/sources.md#fatpoint`).
+//! The phases:
 //!
 //! | phase | file |
 //! |---|---|

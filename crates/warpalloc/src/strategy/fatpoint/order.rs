@@ -44,7 +44,7 @@ impl List {
     ];
 }
 
-/// How many physical slots a value takes, by the document's pair modes.
+/// The pair modes of ptxas: how many physical slots a value takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairMode {
     /// Mode 0: one register.
@@ -56,7 +56,7 @@ pub enum PairMode {
 }
 
 impl PairMode {
-    /// The document's number.
+    /// The number ptxas has for the mode.
     pub fn number(self) -> u32 {
         match self {
             PairMode::Single => 0,
@@ -229,7 +229,7 @@ mod tests {
         ..FIRST
     };
 
-    /// Document 003, "Six-list classification".
+    /// The criteria of `docs/sources.md#fatpoint-six-lists`.
     #[test]
     fn the_six_criteria() {
         let free = Traits {
@@ -320,7 +320,8 @@ mod tests {
         );
     }
 
-    /// Document 003: `assignment + (1 << (pair_mode == 3)) - 1`, and the modes ×2, ×4.
+    /// A double-width value takes one slot more; slot modes count slots twice or four times
+    /// (`docs/sources.md#fatpoint-pair-modes`, `docs/sources.md#fatpoint-slot-modes`).
     #[test]
     fn pair_and_slot_modes() {
         assert_eq!(PairMode::Single.consumption(6), 6);

@@ -118,7 +118,7 @@ mod tests {
     use crate::target::{Class, Target};
     use cranelift_entity::EntityRef;
 
-    /// Document 003, "Spill setup".
+    /// The buckets of `docs/sources.md#fatpoint-spill-buckets`.
     #[test]
     fn bucket_sizes_by_cost_threshold() {
         let row = |t| {

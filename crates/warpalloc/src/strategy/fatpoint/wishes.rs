@@ -58,7 +58,7 @@ impl Wishes {
         rows.map_or(&[], |rows| rows.row(value))
     }
 
-    /// Those of values that wish something, each as often as it does.
+    /// The other end of every open affinity, once for each.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         let rows = self.by_value.iter();
         let wishes = rows.flat_map(|rows| rows.items());

@@ -17,7 +17,7 @@ fn every_knob_is_listed_with_type_default_and_meaning() {
     let line = text
         .lines()
         .find(|line| line.contains("RegAllocThresholdForDiscardConflicts"))
-        .expect("the documented knob");
+        .expect("the knob is listed");
     let words: Vec<_> = line.split_whitespace().collect();
     assert_eq!(
         words[..5],

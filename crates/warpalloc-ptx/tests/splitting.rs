@@ -27,8 +27,9 @@ fn degrees(registers: usize, policy: SplitPolicy) -> Degrees {
     all
 }
 
-/// Fifteen percent is what is reported of CICC; `warpalloc-corpus --degrees` measures all kernels
-/// at all budgets.
+/// Splitting is reported to lower the average degree by 15 % and more
+/// (`docs/sources.md#splitting-long-ranges`). `warpalloc-corpus --degrees` measures all
+/// kernels at all budgets.
 #[test]
 fn the_average_degree_of_crowded_kernels_falls_by_fifteen_percent() {
     for registers in [15, 24, 64] {

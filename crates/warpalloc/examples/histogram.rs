@@ -1,5 +1,5 @@
-//! Measures the fat-point histogram against the form the document gives it: 512 counters in
-//! an array, scanned slot by slot.
+//! Measures the fat-point histogram against the form it is reported to have in ptxas: 512
+//! counters in an array, scanned slot by slot (`docs/sources.md#fatpoint-histogram`).
 //!
 //! ```text
 //! cargo run --release -p warpalloc --example histogram

@@ -89,5 +89,8 @@ fn a_cycle_is_found() {
     ]);
     let names: Vec<String> = cycle(imports).into_keys().collect();
     assert_eq!(names, ["a", "b", "c"]);
-    assert_eq!(imported("use crate::ir::Program;\n// crate::text"), of(&["ir"]));
+    assert_eq!(
+        imported("use crate::ir::Program;\n// crate::text"),
+        of(&["ir"])
+    );
 }

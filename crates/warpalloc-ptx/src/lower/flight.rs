@@ -45,8 +45,8 @@ pub(super) enum Flight {
     Completes(AsyncKind, u8),
     /// Copies registers in flight.
     Passes,
-    /// Reads what a wait took back, and gives it on. By name, whether its contents were also
-    /// passed to another one.
+    /// Reads the registers that a wait took back, and defines each as a new value. For each,
+    /// whether it was also copied to another name while in flight.
     Lands(Box<[bool]>),
 }
 

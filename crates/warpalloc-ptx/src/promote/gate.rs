@@ -1,9 +1,10 @@
 //! Whether a function's variables are promoted at all, before any of them is looked at.
 //!
-//! Document 003 asks a mode, a budget that goes with mode 1, and how the function is
-//! allocated. In allocation modes 4 and 5 it adds up what the instructions move and gives
-//! up beyond 64 KB; elsewhere flags decide. After that, each function takes one from
-//! `NumOptPhasesBudget`, and where nothing is left it stays as it is.
+//! ptxas is reported (`docs/sources.md#promotion-gate`) to ask a mode, a budget that goes
+//! with mode 1, and how the function is allocated. In allocation modes 4 and 5 it adds up
+//! the bytes that instructions move and refuses more than 64 KB; elsewhere flags decide.
+//! Then each function takes one from `NumOptPhasesBudget`, and without any left it is not
+//! promoted.
 
 /// Bytes that the accesses of one function may move if it is to be promoted.
 pub const MOST_BYTES: u64 = 0x10000;

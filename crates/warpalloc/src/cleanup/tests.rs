@@ -168,7 +168,7 @@ fn straight(count: usize) -> (Function, Vec<VReg>) {
     (b.finish(), values)
 }
 
-/// Section E of the specification: a move may go only if its result is dead afterwards.
+/// A move goes only if its result is dead afterwards.
 #[test]
 fn a_reader_takes_the_original_and_the_move_goes_unless_the_original_is_overwritten() {
     let (f, _) = straight(1);

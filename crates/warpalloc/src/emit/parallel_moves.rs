@@ -178,7 +178,7 @@ mod tests {
         state
     }
 
-    /// A three-cycle, document 001's lost-copy danger: no value may vanish.
+    /// Three moves in a cycle: sequentialised one by one, they would lose a value.
     #[test]
     fn a_cycle_keeps_every_value() {
         let edits = sequence(&[

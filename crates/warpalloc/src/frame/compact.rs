@@ -1,9 +1,10 @@
 //! Closing gaps in the spill frame.
 //!
-//! Slots of different sizes leave gaps between them. As the document has it, a profile of
-//! the frame says for each word how wide the accesses to it are; each run of words moves down to the first word that is free and
-//! suits its alignment, and every store and reload follows. The document walks the frame
-//! upwards; we take the strictest alignment first, which leaves fewer gaps.
+//! Slots of different sizes leave gaps between them. A profile of the frame says for each
+//! word how wide the accesses to it are; each run of words moves down to the first word that
+//! is free and suits its alignment, and every store and reload follows. The strictest
+//! alignment goes first, which leaves fewer gaps than walking the frame upwards
+//! (`docs/sources.md#fatpoint-slot-compaction`).
 //!
 //! Accesses that overlap move together, so that merged accesses stay merged.
 

@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(align_down(-1, 4), -4);
     }
 
-    /// Document 001, "Spill slot allocation": two words, two doubles and a quad.
+    /// Two words, two doubles and a quad, as laid out in `docs/sources.md#spill-slots`.
     #[test]
     fn the_documented_layout_takes_forty_bytes() {
         let mut frame = FrameLayout::new(Space::Local);

@@ -5,9 +5,9 @@
 //! long as their units are apart, so pairs, quads and packed halves need no edges of their
 //! own.
 //!
-//! *Copies.* A copy does not by itself make its two sides interfere (row A6): right after
-//! it both hold the same contents. The edge is not added at the copy; whatever else makes
-//! them interfere still does. Where a copy packs or unpacks, a wide value may sit on a
+//! *Copies.* A copy does not by itself make its two sides interfere: right after it both
+//! hold the same contents. The edge is not added at the copy; whatever else makes them
+//! interfere still does. Where a copy packs or unpacks, a wide value may sit on a
 //! narrow one only so that the matching parts coincide: such an edge is *conditional* and
 //! carries the one distance at which the two may overlap.
 //!
@@ -112,7 +112,8 @@ impl Interference {
         self.stats_of(|_| true)
     }
 
-    /// Nodes, edges and degrees of some values, none of which interferes with any other.
+    /// Nodes, edges and degrees of the values that `is_counted`, if no counted value
+    /// interferes with one that is not.
     pub fn stats_of(&self, is_counted: impl Fn(Value) -> bool) -> GraphStats {
         let counted = self.occurring.iter().filter(|&value| is_counted(value));
         let mut stats = GraphStats::default();

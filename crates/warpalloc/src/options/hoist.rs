@@ -15,7 +15,7 @@ pub enum HoistPolicy {
 }
 
 impl HoistPolicy {
-    /// The document's number of the policy.
+    /// The number ptxas has for the policy (`docs/sources.md#invariant-hoisting`).
     pub fn number(self) -> u32 {
         match self {
             HoistPolicy::Always => 0,

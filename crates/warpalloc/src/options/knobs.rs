@@ -1,8 +1,9 @@
 //! The knobs of the fat-point allocator.
 //!
-//! Index, name and default are the documented ones where the document has them; knobs it
-//! describes without a name, and those of our own, have no index or a name of our choosing
-//! in the same style. Every knob can be set by name and lists itself with its help.
+//! Index, name and default are those reported of ptxas, where they are reported. Knobs that
+//! are described without a name, and those of our own, have a name of our choosing in the
+//! same style; `docs/sources.md#fatpoint-knobs` tells which, and what each one does. Every
+//! knob can be set by name and lists itself with its help.
 
 use super::HoistPolicy;
 use super::edit_distance;
@@ -102,7 +103,7 @@ pub enum KnobError {
 
 /// One row of the table of knobs.
 pub struct Knob {
-    /// The document's index, where it has one.
+    /// Its index in ptxas, where that is reported.
     pub index: Option<u16>,
     /// Its name.
     pub name: &'static str,
@@ -245,7 +246,7 @@ impl Default for Knobs {
 /// Knobs that are known by name alone, and why.
 const INERT: &[(&str, &str)] = &[(
     "RegAllocBudgetLimitTertiary",
-    "the document names it and does not say what it limits",
+    "the report names it and does not say what it limits",
 )];
 
 /// Every knob, by index, those without one where they belong.
@@ -553,7 +554,7 @@ impl Knobs {
 mod tests {
     use super::*;
 
-    /// Document 003, "Key knobs" and the state object's initial values.
+    /// The defaults of `docs/sources.md#fatpoint-knobs`.
     #[test]
     fn documented_defaults() {
         let knobs = Knobs::default();

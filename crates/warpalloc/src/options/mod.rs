@@ -16,7 +16,7 @@ use knobs::KNOBS;
 pub enum Strategy {
     /// Every value in memory, reloaded around each instruction.
     Naive,
-    /// Optimistic graph colouring with conservative coalescing.
+    /// Optimistic graph colouring, with optimistic or conservative coalescing.
     #[default]
     Briggs,
     /// Conflicts by program point, after ptxas.

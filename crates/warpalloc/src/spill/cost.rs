@@ -1,8 +1,8 @@
 //! What spilling a value costs.
 //!
-//! The documented estimate multiplies how often a value is defined, how often it is used,
-//! the latency of the memory it would go to, and `1.5^depth` for the loops it lives in
-//! (document 001, "Spill cost formula"). The product is not the cost of any code: a value
+//! CICC is reported to multiply how often a value is defined, how often it is used, the
+//! latency of the memory it would go to, and `1.5^depth` for the loops it lives in
+//! (`docs/sources.md#briggs-spill-cost`). The product is not the cost of any code: a value
 //! defined twice and used twice costs four units, one defined once and used three times
 //! costs three. It ranks values well enough and is what the `cicc` preset reproduces.
 //! The other model counts the memory traffic that spilling would add.
@@ -12,7 +12,7 @@ use crate::ir::{Program, Value};
 use crate::target::Target;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// Cycles to reach each level of memory, by the documents.
+/// Cycles to reach the first level of memory (`docs/sources.md#memory-latency`).
 pub const LATENCY_L1: f32 = 4.0;
 /// The second level.
 pub const LATENCY_L2: f32 = 10.0;
@@ -133,7 +133,7 @@ mod tests {
     use crate::ir::Program;
     use crate::target::Class;
 
-    /// Document 001, "Loop depth examples".
+    /// The multipliers reported of CICC, `docs/sources.md#briggs-spill-cost`.
     #[test]
     fn loop_multipliers_are_the_documented_ones() {
         let documented = [1.0, 1.5, 2.25, 3.375, 5.0625, 7.59375];
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Document 001, "SM-specific latencies".
+    /// The latencies reported of CICC, `docs/sources.md#memory-latency`.
     #[test]
     fn far_memory_is_nearer_from_sm_90_on() {
         assert_eq!(memory_latency(100, 80), 4.0);

@@ -1,9 +1,9 @@
 //! Lazy reload: one fetch for several readers.
 //!
-//! Spilling leaves a fetch before every reader. As documented, this goes in four phases:
-//! the spilled values and their readers are known, fetches stand as late as they can, and
-//! what is left is to find the ones that are not needed, because a piece fetched or
-//! written earlier still holds the value. A fetch goes when
+//! Spilling leaves a fetch before every reader. Of the four phases reported of CICC
+//! (`docs/sources.md#lazy-reload`) the last is left to this pass: spilled values and their
+//! readers are known, fetches stand as late as they can, and those are redundant for which
+//! a piece fetched or written earlier still holds the value. A fetch goes when
 //! - an earlier piece in the block can stay in its register until here;
 //! - on *every* path to the block some piece can: availability is an intersection over all
 //!   paths, one path on which the value is not in a register is enough to need the fetch;

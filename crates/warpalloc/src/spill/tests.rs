@@ -225,7 +225,7 @@ fn with_room_no_reader_needs_a_fetch_of_its_own() {
     assert_eq!(spill_first(&with_readers(5), SpillPolicy::default()).1, 0);
 }
 
-/// Document 001, lazy reload, as corrected: availability is an intersection over paths.
+/// Availability is an intersection over paths (`docs/sources.md#availability-of-reloads`).
 /// One arm of the diamond reads the value, the other does not, so the read behind the
 /// join needs its fetch; a union over predecessors would remove it.
 #[test]
@@ -311,8 +311,7 @@ fn a_reload_leaves_a_loop_that_only_reads_its_value() {
     assert_eq!(program.blocks.keys().map(reloads_in).sum::<usize>(), 1);
 }
 
-/// Document 001, "Constant rematerialisation": the constant is computed again and its
-/// store is saved.
+/// A constant is rematerialised, and its store is saved.
 #[test]
 fn a_spilled_constant_is_recomputed_and_never_stored() {
     let mut b = Builder::new("constant");

@@ -1,4 +1,4 @@
-//! The documents' worked examples.
+//! Worked examples: those reported of CICC (`docs/sources.md#briggs`) and our own.
 
 use warpalloc::function::{Builder, Effect, Function, Kind, VReg};
 use warpalloc::options::BriggsOptions;
@@ -45,7 +45,7 @@ fn live_at_once(class: Class, count: usize) -> Function {
     b.finish()
 }
 
-/// Document 001, "Validation Through Compilation": fifteen stay, six go.
+/// Fifteen stay, six go (`docs/sources.md#cicc-preset`).
 #[test]
 fn twenty_one_values_live_at_once_spill_six_at_fifteen_registers() {
     let target = Target::cicc();
@@ -116,7 +116,7 @@ fn chain() -> Function {
     b.finish()
 }
 
-/// Document 004, "Iterated Coalescing": three moves, none left.
+/// Three moves, none left (`docs/sources.md#iterated-coalescing`).
 #[test]
 fn a_copy_chain_vanishes() {
     let function = chain();
@@ -191,7 +191,7 @@ fn call() -> Function {
     b.finish()
 }
 
-/// Document 004, "Argument Passing Copies" and "Coalescing with Pre-Colored Registers".
+/// `docs/sources.md#fixed-register-coalescing`.
 #[test]
 fn arguments_and_results_are_computed_in_place() {
     let function = call();
@@ -226,7 +226,7 @@ fn counting_loop() -> Function {
     b.finish()
 }
 
-/// Document 001, "PHI elimination"; document 004, "PHI Node Resolution".
+/// `docs/sources.md#block-parameters`.
 #[test]
 fn the_copies_of_a_loop_parameter_vanish() {
     let function = counting_loop();

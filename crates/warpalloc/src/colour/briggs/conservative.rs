@@ -155,7 +155,7 @@ pub fn is_significant(degree: u32, places: u32, factor: f32) -> bool {
 mod tests {
     use super::*;
 
-    /// Document 004, "Why 0.8 Factor?": degree 17 is low and 19 high at fifteen registers.
+    /// At fifteen registers, as in `docs/sources.md#effective-degree-factor`.
     #[test]
     fn degree_seventeen_is_low_and_nineteen_high_under_the_factor() {
         assert!(!is_significant(17, 15, 0.8));

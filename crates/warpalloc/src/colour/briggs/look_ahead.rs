@@ -29,7 +29,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// What counts as the number of positions that a spill in vain relieves.
+/// The least relief of a spill, so that no cost is divided by zero.
 const IN_VAIN: f32 = 0.5;
 
 /// The code as it will be without the values that were chosen to be spilled.
@@ -111,9 +111,10 @@ impl<'a> LookAhead<'a> {
         &self.costs
     }
 
-    /// The choice once it is large enough and, if it may be `pruned`, not too large. If an
-    /// `aim` is given, spilling is aggressive: in files that are too small it goes on until
-    /// no more than that part of the units is in use.
+    /// Completes `spilled` until pressure is within every file, and, if it may be `pruned`,
+    /// takes back spills that pressure does not ask for. With an `aim`, spilling is
+    /// aggressive: in files that are too small it goes on until no more than that part of
+    /// the units is in use.
     pub fn settle(mut self, spilled: &[Value], pruned: bool, aim: Option<f32>) -> SpillChoice {
         let too_small = self.files_too_small();
         for &value in spilled {

@@ -6,8 +6,9 @@
 //! - the body goes where copies that were not coalesced pull it, by how often they run;
 //! - else it avoids the bank of what is read together with it. Since Volta the register
 //!   file has two banks, and an instruction whose three inputs share one stalls (Z. Jia et
-//!   al., 2018). The documents put hard edges between values of equal bank, which makes
-//!   cliques out of nothing; here banks never cost a register, let alone a spill.
+//!   al., 2018). Edges between values of equal bank, which CICC is reported to add
+//!   (`docs/sources.md#bank-conflicts`), would make cliques out of nothing; here banks
+//!   never cost a register, let alone a spill.
 //!
 //! In a function that is called, a preserved register that nobody has touched yet costs a
 //! save and a restore, so it is taken only where no other is free.

@@ -4,15 +4,15 @@
 //! all say the same: this value would like to start so many units after that one. Packing
 //! and unpacking are copies too: a scalar wants to be the second unit of a pair.
 //!
-//! Each hint carries the document's candidate filter bits, which decide what coalescing
-//! may do with it.
+//! Each affinity carries the candidate filter bits reported of ptxas, which decide what
+//! coalescing may do with it (`docs/sources.md#fatpoint-filter-bits`).
 
 use crate::analysis::Frequencies;
 use crate::function::{Inst, Kind, Role};
 use crate::ir::{LiveRanges, Op, Origin, Program, Value};
 use cranelift_entity::EntityRef;
 
-/// Why a copy may or may not be coalesced, by the document's bits.
+/// Why a copy may or may not be coalesced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter(pub u8);
 
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(order.collect::<Vec<_>>(), [2, 1, 4, 0, 3]);
     }
 
-    /// Document 003, "Coalescing candidate filter bits".
+    /// The bits of `docs/sources.md#fatpoint-filter-bits`.
     #[test]
     fn bits_are_the_documented_ones() {
         let bits = [

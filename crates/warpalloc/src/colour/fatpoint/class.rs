@@ -1,4 +1,5 @@
-//! The seven register classes that ptxas is reported to have, and the order they are driven in.
+//! The seven register classes of ptxas (`docs/sources.md#fatpoint-classes`) and the order in
+//! which their files are driven.
 //!
 //! Class 0 is the unified view of all others; nothing is allocated in it. Classes 1–6 are
 //! driven in order. In our targets classes 1, 2 and 6 are rows of one file, and so are 3
@@ -9,7 +10,7 @@
 
 use crate::target::{Class, File, Target};
 
-/// A class of the document.
+/// A register class of ptxas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RegClass {
     /// Class 0: what the classes have in common; skipped by the drivers.
@@ -40,7 +41,7 @@ impl RegClass {
         RegClass::Tensor,
     ];
 
-    /// Its number among all classes.
+    /// The number ptxas has for the class.
     pub fn number(self) -> usize {
         self as usize
     }

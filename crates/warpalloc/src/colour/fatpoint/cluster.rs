@@ -2,9 +2,9 @@
 //!
 //! A cluster is a row of units with values at fixed distances from its start. It begins
 //! as a single value or as a link of the program; coalescing joins clusters whose values
-//! are copies of each other, so that a cluster is at once the document's alias chain (all
-//! members at distance 0) and its vector of registers. A joined cluster remembers what it
-//! was made of: where no register is left for the whole, it falls apart again.
+//! are copies of each other, so that a chain of aliases (all members at distance 0) and a
+//! vector of registers are both clusters. A joined cluster remembers what it was made of:
+//! where no register is left for the whole, it falls apart again.
 
 use super::affinity::Affinity;
 use super::hints::Hints;

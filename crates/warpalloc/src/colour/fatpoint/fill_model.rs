@@ -3,9 +3,10 @@
 //! A piecewise linear function maps a register count to the fraction of the file that is
 //! worth filling: flat at coefficient A up to the second breakpoint, then rising to
 //! coefficient B at the file's end. A function whose demand exceeds that fraction of the
-//! registers at hand needs spilling. The document asks this to decide on a round of
-//! spilling. Spilling what fits would only cost, so here nothing asks before an attempt
-//! without spilling has failed; then the model decides two things:
+//! registers at hand needs spilling. ptxas is reported to start a round of spilling by this
+//! test (`docs/sources.md#fatpoint-needs-spill`). Spilling what fits would only cost, so here
+//! nothing asks before an attempt without spilling has failed; then the model decides two
+//! things:
 //!
 //! - an attempt that gets no further than the last forces out what it left over, whatever
 //!   that costs, if demand exceeds the fraction, and looks for the cheapest room otherwise
@@ -13,8 +14,7 @@
 //! - guidance aims one register lower with each failure, down to the part of the file that
 //!   the straight line from coefficient C to B grants it ([`BudgetModel::deepest`]).
 //!
-//! The occupancy itself comes from [`occupancy`](crate::target::occupancy), not from the
-//! document's bit trick.
+//! The occupancy itself comes from [`occupancy`](crate::target::occupancy).
 
 use crate::options::Knobs;
 
@@ -102,7 +102,7 @@ mod tests {
         (a - b).abs() < 1e-6
     }
 
-    /// Document 003, "Piecewise budget fraction evaluation": 0.2 to 160, then up to 1.0.
+    /// 0.2 up to 160 registers, then rising to 1.0 (`docs/sources.md#fatpoint-budget-model`).
     #[test]
     fn four_segments_with_the_documented_coefficients() {
         let model = BudgetModel::new(&Knobs::default(), 64, 0);

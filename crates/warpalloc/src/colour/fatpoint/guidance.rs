@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use cranelift_entity::EntityRef;
 
-    /// C6: one queue per class; the cheapest head goes first, of equals the lower class.
+    /// One queue per class; the cheapest head goes first, of equals the lower class.
     #[test]
     fn classes_queue_apart_and_take_turns() {
         let mut queues = Queues::default();

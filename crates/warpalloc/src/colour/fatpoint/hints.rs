@@ -58,7 +58,7 @@ impl Hints {
         rows.map_or(&[], |rows| rows.row(value))
     }
 
-    /// Those of values that hint something, each as often as it does.
+    /// The other end of every open affinity, once for each.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         let rows = self.by_value.iter();
         let hints = rows.flat_map(|rows| rows.items());
@@ -87,7 +87,7 @@ mod tests {
     /// `x = load; y = x; z = y; inc z; store x, z`: `y` ends where `z` begins, and `x` lives
     /// beside both.
     #[test]
-    fn what_is_granted_or_hopeless_is_nobodys_hint_until_a_cluster_falls_apart() {
+    fn an_affinity_within_a_cluster_is_no_hint_until_the_cluster_falls_apart() {
         let mut b = Builder::new("f");
         let block = b.block();
         let [x, y, z] = std::array::from_fn(|_| b.vreg(Class::R32));

@@ -1,10 +1,11 @@
 //! Counters for every unit at once.
 //!
-//! The document keeps an array of 512 counters per value to place and scans it slot by
-//! slot. Ours is turned by ninety degrees: plane *p* holds bit *p* of every counter, so
-//! that adding to any set of units is a ripple-carry addition over a few masks, and both
-//! "all counters above the threshold" and "the least counter" are one pass over the
-//! planes. 512 counters fit in seven vector registers' worth of planes.
+//! ptxas is reported to keep an array of 512 counters and to scan it slot by slot for each
+//! value (`docs/sources.md#fatpoint-histogram`). Ours is turned by ninety degrees: plane *p*
+//! holds bit *p* of every counter, so that adding to any set of units is a ripple-carry
+//! addition over a few masks, and both "all counters above the threshold" and "the least
+//! counter" are one pass over the planes. 512 counters fit in seven vector registers' worth
+//! of planes.
 
 use crate::target::UnitSet;
 
@@ -100,10 +101,10 @@ impl<const W: usize> Histogram<W> {
     }
 }
 
-/// The document's choice: of `free` slots discard those whose primary counter exceeds
-/// `threshold`, take the least of the rest, and break ties by the secondary counter, then
-/// by the lower number. Where every free slot is contested, the least contested is taken:
-/// a free slot is never refused.
+/// Of the `free` slots, discards those whose primary counter exceeds `threshold`, takes the
+/// least of the rest, and breaks ties by the secondary counter, then by the lower number.
+/// Where every free slot is contested, the least contested is taken: a free slot is never
+/// refused.
 pub fn choose<const W: usize>(
     free: &UnitSet<W>,
     primary: &Histogram<W>,
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Document 003's scan, slot by slot.
+    /// The scan as reported, slot by slot (`docs/sources.md#fatpoint-histogram`).
     fn scan(
         free: &UnitSet<8>,
         primary: &[u32],
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Section E: the threshold never makes a free slot unavailable.
+    /// The threshold never makes a free slot unavailable.
     #[test]
     fn a_free_slot_above_the_threshold_is_taken_where_no_other_is_left() {
         let (mut free, mut primary) = (UnitSet::<1>::EMPTY, Histogram::default());

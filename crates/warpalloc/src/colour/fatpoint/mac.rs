@@ -1,16 +1,16 @@
 //! Which instructions have their operands pre-allocated.
 //!
-//! The document tests SASS opcode numbers against a 64-bit mask and a few cases. The
-//! numbers mean nothing to us, so [`sass_opcode`] says which of our opcodes they stand
-//! for. Values that an eligible instruction reads or writes, as the preference level says,
-//! get a pre-allocation priority: they count as flagged, choose before others of their
-//! kind, and win ties.
+//! ptxas is reported to test SASS opcode numbers against a 64-bit mask and a few cases
+//! (`docs/sources.md#fatpoint-mac-operands`). The numbers mean nothing to us, so
+//! [`sass_opcode`] says which of our opcodes they stand for. Values that an eligible
+//! instruction reads or writes, as the preference level says, get a pre-allocation
+//! priority. It flags them, which puts them on the *High* list.
 
 use crate::ir::{Op, Program, Value};
 use crate::options::Knobs;
 use cranelift_entity::SecondaryMap;
 
-/// Bits {0, 28, 55, 61}, counted from opcode 22.
+/// One bit for each opcode from 22 on: R2P (22), ATOM (50), EXIT (77) and TEX (83) are set.
 pub const PREALLOC_MASK: u64 = 0x2080_0000_1000_0001;
 const MASK_BASE: u32 = 22;
 const MASK_BITS: u32 = 62;
@@ -85,7 +85,7 @@ mod tests {
     use crate::target::{Class, Target};
     use cranelift_entity::EntityRef;
 
-    /// Document 003, "Opcode eligibility bitmask".
+    /// The opcodes of `docs/sources.md#fatpoint-mac-operands`.
     #[test]
     fn six_narrow_and_fourteen_wide_opcodes() {
         let bits: Vec<u32> = (0..64).filter(|b| PREALLOC_MASK >> b & 1 == 1).collect();

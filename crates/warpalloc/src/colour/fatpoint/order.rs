@@ -44,7 +44,7 @@ impl List {
     ];
 }
 
-/// How a value relates to the registers it takes.
+/// The pair modes of ptxas: how many physical slots a value takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairMode {
     /// It takes one register.
@@ -181,7 +181,7 @@ mod tests {
         ..FIRST
     };
 
-    /// Document 003, "Six-list classification".
+    /// The criteria of `docs/sources.md#fatpoint-six-lists`.
     #[test]
     fn the_six_criteria() {
         let free = Traits {

@@ -18,9 +18,9 @@ entity_impl!(Span);
 /// Values by where they are alive.
 pub struct OverlapIndex<'a> {
     ranges: &'a LiveRanges,
-    /// Where values stand among all by start.
+    /// By span, the values that are live in it, each by its rank in the order of starts.
     spans: Rows<Span, u32>,
-    /// For each of these, which question it last answered.
+    /// By rank, the last query that found the value.
     answers: Vec<u32>,
     questions: u32,
 }

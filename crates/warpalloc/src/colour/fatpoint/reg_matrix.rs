@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::generate::Rng;
 
-    /// Document 003 has no graph in this path; neither have we, and the answer is exact.
+    /// Conflicts are exact without an interference graph.
     #[test]
     fn agrees_with_one_row_per_position() {
         let mut rng = Rng::new(11);

@@ -1,9 +1,10 @@
 //! Values that are cheaper to compute again, by class.
 //!
-//! Candidates are listed per class before anything is spilled, as the document does. A
-//! value is excluded when its computation is more than a threshold of instructions away
-//! from being free: more than one result, an input that is written again, an effect. What
-//! is left makes a spill cheap, so guidance takes these values first.
+//! Candidates are listed per class before anything is spilled
+//! (`docs/sources.md#fatpoint-rematerialisation`). A value is excluded unless it
+//! may be computed again (one result, no effects, nothing it reads or writes is written
+//! twice) in fewer cycles than a part of a reload's. Candidates are cheap to spill, so that
+//! guidance takes them first.
 
 use super::class::RegClass;
 use super::cost::DEFAULT_COST;

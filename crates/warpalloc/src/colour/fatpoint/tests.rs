@@ -1,4 +1,4 @@
-//! Rows of the specification that need more than one file.
+//! Mechanisms of the allocator that take more than one file.
 
 use super::{affinity, cluster, coalesce};
 use crate::allocation::{Allocation, Space};
@@ -54,7 +54,7 @@ fn crowd(count: usize) -> Function {
     b.finish()
 }
 
-/// C5: what fits is placed by the first attempt, without spilling.
+/// What fits is placed by the first attempt, without spilling.
 #[test]
 fn the_first_attempt_spills_nothing_where_everything_fits() {
     let allocation = proved(&crowd(16), &hardware(16), &Options::default());
@@ -64,7 +64,7 @@ fn the_first_attempt_spills_nothing_where_everything_fits() {
     );
 }
 
-/// C5, C6: attempts with guidance follow, and spill no more than is too many.
+/// Attempts with guidance follow, and spill no more than is too many.
 #[test]
 fn retries_spill_what_does_not_fit() {
     let options = Options {
@@ -76,7 +76,7 @@ fn retries_spill_what_does_not_fit() {
     assert_eq!(allocation.stats.spilled, 6, "{:?}", allocation.stats);
 }
 
-/// C5: when attempts run out, the fallback takes over, and its result is sound.
+/// When attempts run out, the fallback takes over, and its result is sound.
 #[test]
 fn the_fallback_succeeds_where_attempts_run_out() {
     let mut options = Options {
@@ -90,7 +90,7 @@ fn the_fallback_succeeds_where_attempts_run_out() {
     check(&f, &target, &allocation).unwrap();
 }
 
-/// C7: shared memory on request, refused with a reason where the convention is used.
+/// Shared memory on request, refused with a reason where the convention is used.
 #[test]
 fn spills_go_to_shared_memory_on_request() {
     let options = Options {
@@ -119,7 +119,7 @@ fn chain(steps: usize) -> Function {
     b.finish()
 }
 
-/// C10, C18: a chain of copies becomes one cluster, its register is everyone's.
+/// A chain of copies becomes one cluster, its register is everyone's.
 #[test]
 fn a_chain_of_copies_needs_one_register_and_no_code() {
     let f = chain(5);
@@ -148,7 +148,7 @@ fn clusters_of(f: &Function, knobs: &Knobs) -> usize {
     clusters.iter().count()
 }
 
-/// C10, C15: fan-out, depth and the switch of coalescing.
+/// Fan-out, depth and the switch of coalescing.
 #[test]
 fn coalescing_keeps_its_limits() {
     let f = chain(5);
@@ -170,7 +170,7 @@ fn coalescing_keeps_its_limits() {
     assert!(clusters_of(&f, &shallow) > 1);
 }
 
-/// C10: a pair made of two scalars; the width limit keeps it apart.
+/// The scalars that a pair is packed from lie where the pair does, so that packing is free.
 #[test]
 fn packing_is_coalesced_within_the_width_limit() {
     let mut b = Builder::new("pack");
@@ -191,7 +191,7 @@ fn packing_is_coalesced_within_the_width_limit() {
     assert!(allocation.deleted.contains(Inst::new(2)));
 }
 
-/// C12: two copies of one value that are both changed cannot share its register.
+/// Two copies of one value that are both changed cannot share its register.
 #[test]
 fn values_alive_at_once_are_not_merged() {
     let mut b = Builder::new("apart");
@@ -207,7 +207,7 @@ fn values_alive_at_once_are_not_merged() {
     proved(&f, &hardware(255), &Options::default());
 }
 
-/// C4, C18: a value alive across a call keeps out of what the call overwrites, and counts.
+/// A value alive across a call keeps out of what the call overwrites, and counts.
 #[test]
 fn values_alive_across_calls_avoid_its_registers_and_are_counted() {
     let mut b = Builder::new("call");
@@ -235,7 +235,7 @@ fn values_alive_across_calls_avoid_its_registers_and_are_counted() {
     assert_eq!(allocation.stats.live_through_calls, 1);
 }
 
-/// C9: fixed operands are placed before anything else, and copies follow them.
+/// Fixed operands are placed before anything else, and copies follow them.
 #[test]
 fn fixed_operands_are_precoloured_and_preferred() {
     let mut b = Builder::new("fixed");
@@ -260,7 +260,7 @@ fn fixed_operands_are_precoloured_and_preferred() {
     assert_eq!(proved(&f, &hardware(255), &deaf).stats.edits.moves, 1);
 }
 
-/// C3, section E: two values alive at once never share a register, whatever the threshold.
+/// Two values alive at once never share a register, whatever the threshold.
 #[test]
 fn no_threshold_makes_a_held_register_available() {
     for threshold in [0, 50, 127, u32::MAX] {
@@ -277,7 +277,7 @@ fn no_threshold_makes_a_held_register_available() {
     }
 }
 
-/// C8: a frame of words and quads has gaps; closing them saves bytes.
+/// A frame of words and quads has gaps; closing them saves bytes.
 #[test]
 fn gaps_between_slots_of_different_sizes_are_closed() {
     let mut b = Builder::new("mixed");
@@ -306,7 +306,7 @@ fn gaps_between_slots_of_different_sizes_are_closed() {
     assert!(allocation.stats.compacted_bytes > 0);
 }
 
-/// C2: within a function of scalars alone, program order packs to the peak.
+/// Within a function of scalars alone, program order packs to the peak.
 #[test]
 fn scalars_of_straight_code_use_exactly_the_peak() {
     let f = crowd(30);
@@ -319,7 +319,7 @@ fn scalars_of_straight_code_use_exactly_the_peak() {
     assert_eq!(highest, Some(29));
 }
 
-/// C11: a value that waits while a crowded loop runs is split around it, so that the loop
+/// A value that waits while a crowded loop runs is split around it, so that the loop
 /// itself touches no memory for it; the threshold keeps rounds that are not worth it out.
 #[test]
 fn a_value_idle_in_a_crowded_loop_is_split_around_it() {
@@ -396,7 +396,7 @@ fn differences(a: &[Allocation], b: &[Allocation]) -> usize {
     pairs.filter(|(a, b)| a.edits != b.edits).count()
 }
 
-/// C14: each coefficient and breakpoint of the budget model has a say in what is spilled.
+/// Each coefficient and breakpoint of the budget model has a say in what is spilled.
 #[test]
 fn the_budget_model_decides_when_spills_are_forced_and_how_deep_guidance_goes() {
     let steep = [
@@ -416,14 +416,14 @@ fn the_budget_model_decides_when_spills_are_forced_and_how_deep_guidance_goes() 
     assert!(differences(&late, &all) > 0, "first breakpoint");
 }
 
-/// C2: a cost above the threshold lifts a value out of the select phase.
+/// A cost above the threshold lifts a value out of the select phase.
 #[test]
 fn the_cost_threshold_changes_who_chooses_first() {
     let dear = crowded(&["RegAllocSpillCostThreshold=10"]);
     assert!(differences(&crowded(&[]), &dear) > 0);
 }
 
-/// C15: iterations by depth decide which loop's values stay in registers.
+/// Iterations by depth decide which loop's values stay in registers.
 #[test]
 fn assumed_iterations_weigh_spills_by_depth() {
     let outer = crowded(&["RegAllocEstimatedLoopIterations=100,1"]);
@@ -431,7 +431,7 @@ fn assumed_iterations_weigh_spills_by_depth() {
     assert!(differences(&outer, &inner) > 0);
 }
 
-/// C7: small buckets without a cost threshold, large ones with.
+/// Small buckets without a cost threshold, large ones with.
 #[test]
 fn frames_are_whole_buckets_on_request() {
     let frame = |values: usize, settings: &[&str]| {
@@ -453,7 +453,7 @@ fn frames_are_whole_buckets_on_request() {
     assert_eq!([frame(20, &large), frame(21, &large)], [32, 32]);
 }
 
-/// C15: with bank awareness three inputs do not share a bank, and no register more is used.
+/// With bank awareness three inputs do not share a bank, and no register more is used.
 #[test]
 fn inputs_read_together_go_to_different_banks_on_request() {
     let mut b = Builder::new("banks");
@@ -487,7 +487,7 @@ fn inputs_read_together_go_to_different_banks_on_request() {
     assert_ne!(banks, [0, 0, 0]);
 }
 
-/// C15: without reuse a fixed operand's register is left alone, unless it is needed.
+/// Without reuse a fixed operand's register is left alone, unless it is needed.
 #[test]
 fn registers_of_fixed_operands_are_reused_unless_told_otherwise() {
     let mut b = Builder::new("reuse");
@@ -528,7 +528,7 @@ fn with_policy(policy: &str) -> Options {
     options
 }
 
-/// C17: invariants are computed before the loops that the policy names, and counted.
+/// Invariants are computed before the loops that the policy names, and counted.
 #[test]
 fn invariants_are_hoisted_by_policy_and_counted() {
     let mut b = Builder::new("loops");
@@ -559,7 +559,7 @@ fn invariants_are_hoisted_by_policy_and_counted() {
     assert!(cycles[0].1 > cycles[1].1 && cycles[1].1 > cycles[2].1);
 }
 
-/// C17: where values go to memory, hoisting stays only if it saves more than it costs.
+/// Where values go to memory, hoisting stays only if it saves more than it costs.
 #[test]
 fn hoisting_that_costs_more_than_it_saves_is_undone() {
     let (mut kept, mut undone) = (0, 0);

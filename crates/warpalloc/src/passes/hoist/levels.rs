@@ -31,8 +31,8 @@ struct Level {
 }
 
 impl Levels {
-    /// Counts what is alive. Of general registers what the function needs anyway may be
-    /// used, and what comes with it at no cost; of other files all.
+    /// Counts the live units of each file at each position. The ceiling of the general file
+    /// is its peak, rounded up to the granule of allocation; of other files it is their size.
     pub(super) fn of(program: &Program, target: &Target, facts: &Facts) -> Levels {
         let mut sweep = Sweep::new(program, target);
         let mut after: &[Bits] = &[];

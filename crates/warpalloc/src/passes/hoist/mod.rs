@@ -1,4 +1,4 @@
-//! Loop invariants are computed before their loop.
+//! Loop-invariant code motion (`docs/sources.md#invariant-hoisting`).
 //!
 //! An instruction of a loop that may run again, reads nothing the loop writes and has the
 //! only definition of its result yields the same in every turn. The program then computes

@@ -15,14 +15,15 @@
 //! not to matter.
 //!
 //! *Where.* Nothing is split unless some block is too full, and then only values of the
-//! files that are. The documents split values that live for more than a hundred
+//! files that are. CICC is reported to split values that live for more than a hundred
 //! instructions at loop boundaries, and everything when there are more than twenty values
-//! for each register (`SplitPolicy::reported`). There a value is split at the outermost
-//! loop that hardly touches it, if that loop is too full, and at the outermost loop that
-//! uses it, if it also lives long outside and code there is too full. Measured, that choice
-//! loses about as often as it wins, while splitting every long value at every loop boundary
-//! lowers memory traffic: which piece matters is better left to colouring and coalescing.
-//! So that is the default policy. Loops with several entries are left alone.
+//! for each register ([`SplitPolicy::documented`], `docs/sources.md#splitting-long-ranges`).
+//! There a value is split at the outermost loop that hardly touches it, if that
+//! loop is too full, and at the outermost loop that uses it, if it also lives long outside
+//! and code there is too full. Measured, that choice loses about as often as it wins, while
+//! splitting every long value at every loop boundary lowers memory traffic: which piece
+//! matters is better left to colouring and coalescing. So that is the default policy. Loops
+//! with several entries are left alone.
 //!
 //! *In straight code* there are no boundaries, and a block of a thousand instructions is as
 //! crowded as a loop. [`SplitPolicy::finely`] cuts code into stretches, within blocks too,

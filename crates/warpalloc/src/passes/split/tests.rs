@@ -301,9 +301,9 @@ fn fall(shape: &Shape, registers: usize, policy: SplitPolicy) -> f64 {
     all.fall()
 }
 
-/// Fifteen percent is what is reported of CICC. That is reached where code is long beside what is
-/// alive at once. No piece has fewer neighbours than are alive where it is written, so that
-/// short loops full of short-lived values have less to lose.
+/// The reported 15 % (`docs/sources.md#splitting-long-ranges`) are reached where code is long
+/// beside its pressure. No piece has fewer neighbours than values are live at its definition,
+/// so that short loops full of short live ranges have less to lose.
 #[test]
 fn the_average_degree_of_crowded_functions_falls() {
     for registers in [16, 24, 32] {

@@ -17,7 +17,7 @@ mod preset;
 mod set;
 pub mod sm;
 
-pub use abi::Abi;
+pub use abi::{Abi, ConventionError};
 pub use mask::Mask;
 pub use preset::{PRESETS, PresetError};
 pub use set::RegSet;

@@ -16,7 +16,7 @@ use crate::coalesce::{Member, Move, MoveId};
 use crate::function::Convention;
 use crate::interference::{Interference, Places};
 use crate::program::{BANKS, Program, ReadWith, Value, read_together};
-use crate::target::{File, RegSet, Target};
+use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
@@ -60,10 +60,7 @@ impl<'a> Preferences<'a> {
         }
         let preserved = match program.function.convention() {
             Convention::Kernel => Places::none(),
-            Convention::Device => {
-                let regs = target.abi().preserved.iter().copied();
-                Places::of_file(target, &RegSet::of_registers(target, regs), File::R)
-            }
+            Convention::Device => Places::of_file(target, &target.preserved(), File::R),
         };
         Preferences {
             moves,

@@ -19,7 +19,7 @@ use super::order::SlotMode;
 use super::wishes::Wishes;
 use crate::function::Convention;
 use crate::program::{BANKS, Program, Ranges, ReadWith, Value, overlap};
-use crate::target::{File, Mask, PReg, RegSet, Target};
+use crate::target::{File, Mask, PReg, Target};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -440,8 +440,7 @@ fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
         ..
     } = *scene;
     if program.function.convention() == Convention::Device && knobs.abi {
-        let preserved = RegSet::of_registers(target, target.abi().preserved.iter().copied());
-        let units = Mask::of_file(target, file, &preserved);
+        let units = Mask::of_file(target, file, &target.preserved());
         if !units.is_empty() {
             histogram.add(&units, 1);
         }

@@ -379,16 +379,16 @@ fn the_builder_knows_the_registers_of_the_convention() {
     let function = b.finish();
     let places: Vec<_> = function.live_ins().map(|(v, reg)| (v, reg.unit)).collect();
     assert_eq!(places, [(args[0], 0), (args[1], 2), (args[2], 4)]);
-    let said = text::parse(&format!(
-        "target hardware sm_90 R=64\ndevice f {{
+    let said = parse(
+        "device f {
 block0:
     v0:r32 @ R0, v1:r64 @ R2, v2:r32 @ R4 = entry : livein write
     v3:r64 @ R0 = call v0 @ R0, v1 @ R2, v2 @ R4, #9 : call
     ret v3 @ R0 : return write
-}}
-"
-    ));
-    assert_eq!(function, said.unwrap().function);
+}
+",
+    );
+    assert_eq!(function, said);
     assert!(function.validate(&target).is_ok());
 }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use warpalloc::function::{
     Builder, Clobbers, Convention, Effect, Function, Kind, Operand, OperandGroup, VReg,
 };
-use warpalloc::target::Class;
+use warpalloc::target::{Class, File, PReg, Target};
 
 /// An instruction.
 pub(super) struct DraftInst<'m, 'a> {
@@ -56,8 +56,9 @@ impl<'m, 'a> Draft<'m, 'a> {
     }
 
     /// The function of the model.
-    pub fn build(&self, name: &str) -> Function {
+    pub fn build(&self, name: &str, target: &Target) -> Function {
         let mut builder = Builder::new(name);
+        let across_calls = builder.reg_list(scarce_across_calls(target));
         // Registers of PTX are private to a function, device functions included: what a
         // call preserves is between ptxas and the hardware.
         builder.convention(Convention::Kernel);
@@ -77,7 +78,7 @@ impl<'m, 'a> Draft<'m, 'a> {
                     .effect(inst.effect)
                     .kind(inst.kind);
                 if inst.kind == Kind::Call {
-                    built = built.clobbers(Clobbers::Abi);
+                    built = built.clobbers(Clobbers::List(across_calls));
                 }
                 if let Some(cycles) = inst.remat {
                     built = built.remat(cycles);
@@ -119,6 +120,23 @@ impl<'m, 'a> Draft<'m, 'a> {
             }
         }
     }
+}
+
+/// The registers that count as overwritten by a call.
+///
+/// A call of PTX overwrites no register of PTX, since arguments and results travel in
+/// `.param` space and ptxas alone meets the calling convention, in registers that it chooses
+/// again. So this is no matter of right or wrong, as `Clobbers::Abi` is for code whose
+/// registers are the hardware's, but of pressure: what lives across a call costs ptxas
+/// registers above those that a callee is sure to use. R0 to R23 and the predicates stand
+/// for these. To take all that the convention does not preserve would spill whatever lives
+/// across a call beyond eight registers, though nothing in PTX overwrites it.
+fn scarce_across_calls(target: &Target) -> impl Iterator<Item = PReg> {
+    let whole = |file: File, registers: usize| {
+        let per_register = target.file(file).units_per_reg;
+        (0..registers).map(move |number| PReg::new(file, number * per_register))
+    };
+    whole(File::R, 24).chain(whole(File::P, target.budget(File::P)))
 }
 
 fn undef<'m, 'a>(vreg: VReg, code: Code<'m, 'a>) -> DraftInst<'m, 'a> {

@@ -508,14 +508,14 @@ impl<'m, 'a> Lowering<'m, 'a> {
         let in_flight = flight::land(&mut self.draft)
             .map_err(|reason| Stop::pass(function.name.span, reason))?;
         self.draft.define_what_may_be_undefined();
-        let model = self.draft.build(name);
+        let model = self.draft.build(name, self.target);
         let webs = Webs::compute(&model, &Liveness::compute(&model));
         let model = match in_flight.is_empty() {
             // Instructions and operands keep their numbers.
             true => webs.split(&model),
             false => {
                 flight::settle(&mut self.draft, &webs, &in_flight);
-                self.draft.build(name)
+                self.draft.build(name, self.target)
             }
         };
         Ok(Lowered {

@@ -4,7 +4,10 @@
 //! before, each virtual register leaves the block with the same last definition, and each
 //! read or write of state follows the same write. Whatever touches a pinned value counts as
 //! reading state: the hardware writes such a value on its own, and the instruction that
-//! waits for it is a write of state that need not name it. Each order is walked once.
+//! waits for it is a write of state that need not name it. No instruction changes sides with
+//! one that clobbers registers or has an operand in a fixed one: a register that such an
+//! instruction names may hold something there that no virtual register stands for. Each
+//! order is walked once.
 
 use super::violation::{Fault, Site, Violation};
 use crate::allocation::Allocation;
@@ -66,6 +69,9 @@ fn same(
     new: &Reaching,
 ) -> Result<(), Box<Violation>> {
     let place = Place::Inst(block, inst);
+    if old.barrier_before[inst.index()] != new.barrier_before[inst.index()] {
+        return Err(fault(place, Site::Whole, Fault::OrderBarrier));
+    }
     if old.write_before[inst.index()] != new.write_before[inst.index()] {
         return Err(fault(place, Site::Whole, Fault::OrderEffect));
     }
@@ -89,6 +95,9 @@ struct Reaching {
     read: Vec<PackedOption<Inst>>,
     /// By instruction.
     write_before: Vec<PackedOption<Inst>>,
+    /// By instruction: the last barrier before it.
+    barrier_before: Vec<PackedOption<Inst>>,
+    barrier: PackedOption<Inst>,
     /// The last definition so far in the block.
     def: SecondaryMap<VReg, PackedOption<Inst>>,
     write: PackedOption<Inst>,
@@ -99,6 +108,8 @@ impl Reaching {
         Reaching {
             read: vec![None.into(); function.operand_count()],
             write_before: vec![None.into(); function.inst_count()],
+            barrier_before: vec![None.into(); function.inst_count()],
+            barrier: None.into(),
             def: SecondaryMap::with_capacity(function.vreg_count()),
             write: None.into(),
         }
@@ -124,6 +135,10 @@ impl Reaching {
             if effect == Effect::Write {
                 self.write = inst.into();
             }
+            self.barrier_before[inst.index()] = self.barrier;
+            if function.is_barrier(inst) {
+                self.barrier = inst.into();
+            }
         }
     }
 
@@ -134,6 +149,7 @@ impl Reaching {
             }
         }
         self.write = None.into();
+        self.barrier = None.into();
     }
 }
 

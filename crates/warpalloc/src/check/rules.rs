@@ -4,7 +4,7 @@ use super::violation::{Fault, NamedReg, Site, Violation};
 use crate::allocation::{Allocation, Edit, Point, SlotAddr};
 use crate::error::Place;
 use crate::function::{Clobbers, Operand, OperandGroup};
-use crate::function::{Constraint, Effect, Function, Inst, Kind, Role};
+use crate::function::{Constraint, Effect, Function, Inst, Kind, Role, VReg};
 use crate::target::{File, PReg, SpillPath, Target};
 use cranelift_entity::EntityRef;
 
@@ -203,9 +203,51 @@ impl Rules<'_> {
                 Point::Edge(block, _) => Place::Block(block),
             };
             self.edit(edit)
+                .and_then(|()| self.leaves_live_ins(point, edit))
                 .map_err(|fault| refuse(place, Site::Edit(point, position), fault))?;
         }
         Ok(())
+    }
+
+    /// What stands above the live-in instruction writes no register that an argument is in.
+    fn leaves_live_ins(&self, point: Point, edit: &Edit) -> Result<(), Fault> {
+        let Some(inst) = self.function.live_in_inst() else {
+            return Ok(());
+        };
+        if point != Point::Before(inst) {
+            return Ok(());
+        }
+        let whole = |reg: PReg, regs: u8| regs as usize * self.target.file(reg.file).units_per_reg;
+        match *edit {
+            Edit::Move { to, width, .. } | Edit::Reload { to, width, .. } => {
+                self.leaves_live_in(to, width.into())
+            }
+            Edit::Swap { a, b, width } => self
+                .leaves_live_in(a, width.into())
+                .and_then(|()| self.leaves_live_in(b, width.into())),
+            Edit::Transfer { to, regs, .. } => self.leaves_live_in(to, whole(to, regs)),
+            Edit::Store { .. } => Ok(()),
+            Edit::Recompute { inst, ref regs } => {
+                let results = self.function.operands(inst).iter().zip(regs);
+                results
+                    .filter(|(operand, _)| operand.role.writes())
+                    .try_for_each(|(operand, &reg)| self.leaves_live_in(reg, self.width(operand)))
+            }
+        }
+    }
+
+    fn leaves_live_in(&self, reg: PReg, width: usize) -> Result<(), Fault> {
+        let hit = |&(vreg, at): &(VReg, PReg)| {
+            let class = self.function.vreg(vreg).class;
+            overlap(reg, width, at, self.target.width(class))
+        };
+        match self.function.live_ins().find(hit) {
+            None => Ok(()),
+            Some((value, _)) => Err(Fault::LiveInOverwritten {
+                reg: self.named(reg),
+                value,
+            }),
+        }
     }
 
     fn edit(&self, edit: &Edit) -> Result<(), Fault> {

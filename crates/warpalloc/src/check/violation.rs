@@ -269,6 +269,17 @@ pub enum Fault {
     /// The new order changes which definition an input reads, or the last definition.
     #[error("the new order gives it another definition")]
     OrderValue,
+    /// An edit overwrites an argument before the function has taken it over.
+    #[error("{reg} is overwritten, but {value} comes into the function in it")]
+    LiveInOverwritten {
+        /// The register that is written.
+        reg: NamedReg,
+        /// The argument.
+        value: VReg,
+    },
+    /// The new order moves something across fixed registers or clobbers.
+    #[error("the new order moves it across an instruction that names registers")]
+    OrderBarrier,
     /// The new order changes what a read or write of state follows.
     #[error("the new order moves it across a write of state")]
     OrderEffect,

@@ -10,7 +10,6 @@ use super::CleanupCounts;
 use super::code::{Code, Step};
 use crate::allocation::Edit;
 use crate::function::{Block, Convention, Kind};
-use crate::target::RegSet;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 
@@ -45,8 +44,7 @@ impl Needs {
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
             Convention::Device => {
-                let regs = code.target.abi().preserved.iter().copied();
-                let units = RegSet::of_registers(code.target, regs);
+                let units = code.target.preserved();
                 units.iter().map(|unit| unit.index() as u32).collect()
             }
         };

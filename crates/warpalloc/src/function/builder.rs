@@ -1,6 +1,7 @@
 //! Building functions.
 
 use super::*;
+use crate::target::ConventionError;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -32,6 +33,7 @@ pub struct Builder {
     opcodes: PrimaryMap<Opcode, String>,
     opcode_ids: FxHashMap<String, Opcode>,
     reg_lists: PrimaryMap<RegList, Vec<PReg>>,
+    live_ins: Vec<(VReg, PReg)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -94,6 +96,26 @@ impl Builder {
     /// Keeps a list of registers for constraints and clobbers.
     pub fn reg_list(&mut self, regs: impl IntoIterator<Item = PReg>) -> RegList {
         self.reg_lists.push(regs.into_iter().collect())
+    }
+
+    /// Says that `vreg` is in `reg` when the function is entered.
+    ///
+    /// All of them together become the first instruction of the entry, of kind
+    /// [`Kind::LiveIn`]. Nothing is placed above it but the saves of preserved registers.
+    pub fn live_in(&mut self, vreg: VReg, reg: PReg) {
+        self.live_ins.push((vreg, reg));
+    }
+
+    /// Says that `vregs` are the arguments of the function, in the registers that the
+    /// convention of `target` has for them.
+    pub fn arguments(&mut self, target: &Target, vregs: &[VReg]) -> Result<(), ConventionError> {
+        let regs = target.argument_registers(&self.classes(vregs))?;
+        self.live_ins.extend(vregs.iter().copied().zip(regs));
+        Ok(())
+    }
+
+    fn classes(&self, vregs: &[VReg]) -> Vec<Class> {
+        vregs.iter().map(|&vreg| self.class_of(vreg)).collect()
     }
 
     /// Adds an edge from `from` to `to`, after those it already has.
@@ -162,7 +184,8 @@ impl Builder {
     ///
     /// Nothing is checked here; [`Function::validate`] does that, and so does
     /// [`allocate`](crate::allocate).
-    pub fn finish(self) -> Function {
+    pub fn finish(mut self) -> Function {
+        self.place_live_ins();
         let mut insts = PrimaryMap::with_capacity(self.insts.len());
         let mut operands = Vec::with_capacity(self.operands.len());
         let mut groups = Vec::with_capacity(self.groups.len());
@@ -211,6 +234,21 @@ impl Builder {
             opcodes: opcodes.new,
             reg_lists: reg_lists.new,
         }
+    }
+
+    /// Makes the live-in instruction; without a block there is nowhere to put it, which the
+    /// validator says.
+    fn place_live_ins(&mut self) {
+        let live_ins = std::mem::take(&mut self.live_ins);
+        if live_ins.is_empty() || self.blocks.is_empty() {
+            return;
+        }
+        let mut inst = self.inst(Block::new(0), "entry").kind(Kind::LiveIn);
+        inst = inst.effect(Effect::Write);
+        for (vreg, reg) in live_ins {
+            inst = inst.def_fixed(vreg, reg);
+        }
+        self.blocks[0].insts.rotate_right(1);
     }
 
     fn intern(&mut self, name: &str) -> Opcode {
@@ -311,6 +349,30 @@ impl InstBuilder<'_> {
     /// Appends a result that must be in `reg`.
     pub fn def_fixed(self, vreg: VReg, reg: PReg) -> Self {
         self.operand(Operand::writes(vreg).constrained(Constraint::Fixed(reg)))
+    }
+
+    /// Appends inputs that are passed to a function, in the registers that the convention of
+    /// `target` has for arguments.
+    pub fn pass(self, target: &Target, vregs: &[VReg]) -> Result<Self, ConventionError> {
+        let regs = target.argument_registers(&self.builder.classes(vregs))?;
+        let inputs = vregs.iter().zip(regs);
+        Ok(inputs.fold(self, |inst, (&vreg, reg)| inst.use_fixed(vreg, reg)))
+    }
+
+    /// Appends inputs that a return hands to the caller, in the registers that the
+    /// convention of `target` has for results.
+    pub fn give(self, target: &Target, vregs: &[VReg]) -> Result<Self, ConventionError> {
+        let regs = target.result_registers(&self.builder.classes(vregs))?;
+        let inputs = vregs.iter().zip(regs);
+        Ok(inputs.fold(self, |inst, (&vreg, reg)| inst.use_fixed(vreg, reg)))
+    }
+
+    /// Appends results that a call receives, in the registers that the convention of
+    /// `target` has for them.
+    pub fn receive(self, target: &Target, vregs: &[VReg]) -> Result<Self, ConventionError> {
+        let regs = target.result_registers(&self.builder.classes(vregs))?;
+        let results = vregs.iter().zip(regs);
+        Ok(results.fold(self, |inst, (&vreg, reg)| inst.def_fixed(vreg, reg)))
     }
 
     /// Demands that `len` operands from position `first` on take consecutive registers.

@@ -8,7 +8,8 @@
 //! - every block ends in its only terminator and its edges pass one argument per
 //!   parameter of the block they lead to;
 //! - block 0 is the entry; it has no parameters and no predecessors;
-//! - on every path, a virtual register is written before it is read;
+//! - on every path, a virtual register is written before it is read; arguments are written
+//!   by the live-in instruction, of which there is at most one, first in the entry;
 //! - no instruction writes one virtual register twice.
 
 mod builder;
@@ -58,6 +59,9 @@ pub enum Kind {
     Copy,
     /// Its results have unspecified contents; it needs no code.
     Undef,
+    /// Its results, each in a fixed register, are there when the function is entered; it
+    /// needs no code. [`Builder::live_in`] makes it, and it is the entry's first instruction.
+    LiveIn,
     /// It calls a function; what that overwrites is in its clobbers.
     Call,
     /// It ends a block and goes to the successors.
@@ -81,7 +85,7 @@ pub enum Clobbers {
     /// None.
     #[default]
     None,
-    /// Those the target's calling convention lets a call overwrite.
+    /// Those that the target's calling convention does not preserve.
     Abi,
     /// A list of whole registers.
     List(RegList),
@@ -279,6 +283,34 @@ impl Function {
         &self.vregs[vreg]
     }
 
+    /// Virtual registers that hold a value when the function is entered, and where.
+    pub fn live_ins(&self) -> impl Iterator<Item = (VReg, PReg)> + '_ {
+        let inst = self.live_in_inst();
+        let operands = inst.map_or(&[][..], |inst| self.operands(inst));
+        operands.iter().filter_map(|o| match o.constraint {
+            Constraint::Fixed(reg) => Some((o.vreg, reg)),
+            _ => None,
+        })
+    }
+
+    /// The instruction that stands for what is live into the function, if anything is.
+    pub fn live_in_inst(&self) -> Option<Inst> {
+        let first = self.insts.iter().next();
+        let (inst, _) = first.filter(|(_, info)| info.kind == Kind::LiveIn)?;
+        Some(inst)
+    }
+
+    /// Whether nothing may change sides with `inst`. What it demands of registers holds at
+    /// its place: code from below, moved above it, could occupy or overwrite a register that
+    /// a fixed operand or a clobber names, such as an argument that has just come in.
+    pub fn is_barrier(&self, inst: Inst) -> bool {
+        let info = &self.insts[inst];
+        let is_fixed = |o: &Operand| matches!(o.constraint, Constraint::Fixed(_));
+        info.clobbers != Clobbers::None
+            || info.kind.is_terminator()
+            || !info.is_free && self.operands(inst).iter().any(is_fixed)
+    }
+
     /// The registers of a list.
     pub fn reg_list(&self, list: RegList) -> &[PReg] {
         &self.reg_lists[list]
@@ -293,7 +325,7 @@ impl Function {
     pub fn clobbers(&self, target: &Target, inst: Inst) -> RegSet {
         match self.insts[inst].clobbers {
             Clobbers::None => RegSet::new(target),
-            Clobbers::Abi => RegSet::of_registers(target, target.abi().clobbered.iter().copied()),
+            Clobbers::Abi => target.clobbered(),
             Clobbers::List(list) => {
                 RegSet::of_registers(target, self.reg_list(list).iter().copied())
             }

@@ -9,7 +9,7 @@ use super::*;
 use crate::function::{
     Clobbers, Constraint, Effect, Kind, Operand, OperandGroup, RegList, Role, VReg,
 };
-use crate::target::{Class, File, PReg};
+use crate::target::PReg;
 
 /// An instruction being put together.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub(super) struct Draft {
     pub(super) kind: Kind,
     remat: Option<u8>,
     clobbers: Clobbers,
+    /// The number of the function it calls, where that is known.
+    callee: Option<u64>,
 }
 
 impl Draft {
@@ -76,6 +78,7 @@ impl Generator<'_> {
             }),
             74 if s.guards => self.undefined(),
             75..79 if s.pinned => self.flight(),
+            79..87 if self.module.is_some() => self.call(),
             _ => self.arithmetic(),
         }
         while self.window.due_count() > 4 {
@@ -225,7 +228,7 @@ impl Generator<'_> {
 
     /// Appends an instruction whose results nobody else may touch; returns them.
     pub(super) fn emit_apart(&mut self, draft: Draft) -> Vec<VReg> {
-        let imm = self.next_imm;
+        let imm = draft.callee.unwrap_or(self.next_imm);
         self.next_imm += 1;
         let mut inst = self.builder.inst(self.block, draft.opcode);
         inst = inst.imm(imm).effect(draft.effect).kind(draft.kind);
@@ -309,9 +312,18 @@ impl Generator<'_> {
 
     /// Registers that are not set aside for pinned values.
     fn common_registers(&self) -> Vec<PReg> {
-        let mut all: Vec<PReg> = self.target.registers(Class::R32).collect();
-        all.truncate(all.len() - self.pins);
-        all
+        let aside: Vec<PReg> = self.set_aside().collect();
+        let all = self.target.registers(Class::R32);
+        all.filter(|reg| !aside.contains(reg)).collect()
+    }
+
+    /// Registers set aside for pinned values.
+    pub(super) fn set_aside(&self) -> impl Iterator<Item = PReg> + use<> {
+        let all = match self.shape.calls {
+            true => self.target.abi().preserved.clone(),
+            false => self.target.registers(Class::R32).collect(),
+        };
+        all.into_iter().rev().take(self.pins)
     }
 
     fn address(&mut self) -> VReg {
@@ -533,6 +545,9 @@ impl Generator<'_> {
     }
 
     fn call(&mut self) {
+        if let Some((_, signatures)) = self.module {
+            return self.call_one_of(signatures);
+        }
         let target = self.target;
         let most = self.shape.pressure.min(target.budget(File::R)) / 2;
         let count = self.rng.within(0..=most.min(4));
@@ -548,6 +563,31 @@ impl Generator<'_> {
         for &reg in target.abi().arguments.iter().take(count) {
             let arg = self.value(Class::R32);
             draft = draft.operand(Operand::reads(arg).constrained(Constraint::Fixed(reg)));
+        }
+        draft.effect = Effect::Write;
+        draft.kind = Kind::Call;
+        draft.clobbers = Clobbers::Abi;
+        self.emit(draft);
+    }
+
+    /// A call of a function of the same module.
+    fn call_one_of(&mut self, signatures: &[Signature]) {
+        let callee = self.rng.below(signatures.len());
+        let Signature { arguments, results } = &signatures[callee];
+        let places = self.target.argument_registers(arguments);
+        let backs = self.target.result_registers(results);
+        let (Ok(places), Ok(backs)) = (places, backs) else {
+            return;
+        };
+        let mut draft = Draft::new("call");
+        draft.callee = Some(callee as u64);
+        for (&class, reg) in results.iter().zip(backs) {
+            let result = self.builder.vreg(class);
+            draft = draft.operand(Operand::writes(result).constrained(Constraint::Fixed(reg)));
+        }
+        for (&class, reg) in arguments.iter().zip(places) {
+            let argument = self.value(class);
+            draft = draft.operand(Operand::reads(argument).constrained(Constraint::Fixed(reg)));
         }
         draft.effect = Effect::Write;
         draft.kind = Kind::Call;

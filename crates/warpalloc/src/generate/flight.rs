@@ -3,12 +3,12 @@
 //! Hardware writes a pinned value when it pleases, so that it may not be moved, stored or
 //! reloaded. What touches one therefore wants the same of it everywhere: nothing, one
 //! register, or to keep out of a few. Nobody else asks for the registers that are set aside
-//! for pinned values with a place of their own, the highest of the file.
+//! for pinned values with a place of their own: the highest of the file, or where there are
+//! calls, the highest that these preserve.
 
 use super::code::Draft;
 use super::*;
 use crate::function::{Constraint, Effect, Kind, Operand, Role, VReg};
-use crate::target::{Class, PReg};
 
 /// A pinned value.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +33,9 @@ impl Generator<'_> {
         self.pins_left -= 1;
         let vreg = self.builder.vreg(Class::R32);
         self.builder.vreg_mut(vreg).pinned = true;
-        let all: Vec<PReg> = self.target.registers(Class::R32).collect();
-        let own = all.iter().rev().nth(self.pins_left);
+        let own = self.set_aside().nth(self.pins_left);
         let wish = match (self.rng.below(3), own) {
-            (0, Some(&own)) if self.shape.fixed => Constraint::Fixed(own),
+            (0, Some(own)) if self.shape.fixed => Constraint::Fixed(own),
             (1, _) if self.shape.except => Constraint::Except(self.register_list(2)),
             _ => Constraint::Any,
         };

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::function::{Effect, VReg};
-use crate::target::Class;
 
 /// How deep regions of any kind nest, to bound recursion.
 const MAX_NESTING: usize = 24;
@@ -268,13 +267,16 @@ impl Generator<'_> {
             self.builder.exit(self.block, "exit");
             return;
         }
-        let value = self.value(Class::R32);
-        let first = self.target.abi().results.first().copied();
-        let inst = self.builder.ret(self.block, "ret");
-        match first.filter(|&reg| self.target.fits(Class::R32, reg)) {
-            Some(reg) => inst.use_fixed(value, reg),
-            None => inst.use_(value),
+        let classes = match self.module {
+            Some((own, signatures)) => signatures[own].results.clone(),
+            None => vec![Class::R32],
         };
+        let values: Vec<VReg> = classes.iter().map(|&class| self.value(class)).collect();
+        let regs = self.target.result_registers(&classes).unwrap_or_default();
+        let mut inst = self.builder.ret(self.block, "ret");
+        for (&value, reg) in values.iter().zip(regs) {
+            inst = inst.use_fixed(value, reg);
+        }
     }
 
     /// Arguments, and values enough for the wanted pressure.
@@ -291,22 +293,25 @@ impl Generator<'_> {
         }
     }
 
+    /// Live-ins. A lone argument comes as the result of a first instruction, which is how a
+    /// client may put it too, as long as no caller is at hand that really passes something.
     fn arguments(&mut self) {
-        let count = self
-            .rng
-            .within(1..=self.target.budget(crate::target::File::R).min(8) / 2);
-        let regs: Vec<_> = self
-            .target
-            .abi()
-            .arguments
-            .iter()
-            .copied()
-            .take(count)
-            .collect();
-        let values: Vec<_> = regs.iter().map(|_| self.builder.vreg(Class::R32)).collect();
-        let mut inst = self.builder.inst(self.block, "args").effect(Effect::Write);
-        for (&value, &reg) in values.iter().zip(&regs) {
-            inst = inst.def_fixed(value, reg);
+        let most = self.target.budget(File::R).min(8) / 2;
+        let (classes, older) = match self.module {
+            Some((own, signatures)) => (signatures[own].arguments.clone(), false),
+            None => {
+                let count = self.rng.within(1..=most);
+                (vec![Class::R32; count], count == 1)
+            }
+        };
+        let regs = self.target.argument_registers(&classes).unwrap_or_default();
+        let values: Vec<VReg> = classes.iter().map(|&c| self.builder.vreg(c)).collect();
+        let places = values.iter().copied().zip(regs);
+        if older {
+            let inst = self.builder.inst(self.block, "args").effect(Effect::Write);
+            places.fold(inst, |inst, (value, reg)| inst.def_fixed(value, reg));
+        } else {
+            places.for_each(|(value, reg)| self.builder.live_in(value, reg));
         }
         for value in values {
             self.result(value);

@@ -37,7 +37,7 @@ mod window;
 pub use rng::Rng;
 
 use crate::function::{Block, Builder, Convention, Function};
-use crate::target::{File, Target};
+use crate::target::{Class, File, Target};
 use window::Window;
 
 /// What a random function should look like.
@@ -222,7 +222,65 @@ impl Shape {
 
 /// A random function of the given shape for `target`, which has at least four registers.
 pub fn function(shape: &Shape, target: &Target, rng: &mut Rng) -> Function {
-    let mut builder = Builder::new("generated");
+    generate(shape, target, rng, "generated", None)
+}
+
+/// Random functions that call each other and themselves: the immediate of each call is the
+/// number of the function it calls, and arguments and results are in the registers of the
+/// convention. `shapes` has one shape per function; all are device functions, and a call
+/// for which the function at hand has no room is left out.
+///
+/// `target` has at least eight registers.
+pub fn module(shapes: &[Shape], target: &Target, rng: &mut Rng) -> Vec<Function> {
+    let signatures: Vec<Signature> = shapes
+        .iter()
+        .map(|shape| Signature::random(shape, target, rng))
+        .collect();
+    let one = |(own, shape): (usize, &Shape)| {
+        let shape = Shape {
+            device: true,
+            calls: true,
+            ..shape.clone()
+        };
+        let module = Some((own, &signatures[..]));
+        generate(&shape, target, rng, &format!("f{own}"), module)
+    };
+    shapes.iter().enumerate().map(one).collect()
+}
+
+/// What a function of a module takes and returns.
+#[derive(Clone, Debug)]
+struct Signature {
+    arguments: Vec<Class>,
+    results: Vec<Class>,
+}
+
+impl Signature {
+    fn random(shape: &Shape, target: &Target, rng: &mut Rng) -> Signature {
+        let wide = shape.wide && target.budget(File::R) >= 12;
+        let mut class = || match rng.below(4) {
+            0 if wide => Class::R64,
+            1 if wide => Class::R16,
+            _ => Class::R32,
+        };
+        let result = class();
+        let mut arguments: Vec<Class> = (0..4).map(|_| class()).collect();
+        arguments.truncate(rng.below(5));
+        Signature {
+            arguments,
+            results: vec![result],
+        }
+    }
+}
+
+fn generate(
+    shape: &Shape,
+    target: &Target,
+    rng: &mut Rng,
+    name: &str,
+    module: Option<(usize, &[Signature])>,
+) -> Function {
+    let mut builder = Builder::new(name);
     let entry = builder.block();
     if shape.device {
         builder.convention(Convention::Device);
@@ -239,13 +297,14 @@ pub fn function(shape: &Shape, target: &Target, rng: &mut Rng) -> Function {
         next_imm: 0,
         blocks: 1,
         per_block: 1,
+        module,
     };
     generator.body();
     generator.builder.finish()
 }
 
 /// Pinned values a function may have. A register is set aside for each from the first
-/// instruction to the last, beyond what calls overwrite.
+/// instruction to the last, one that calls preserve where there are any.
 fn pins(shape: &Shape, target: &Target) -> usize {
     let room = match shape.calls {
         true => 40,
@@ -274,4 +333,6 @@ struct Generator<'a> {
     blocks: usize,
     /// Instructions wanted in each block.
     per_block: usize,
+    /// The number of this function and the signatures of all, where there are several.
+    module: Option<(usize, &'a [Signature])>,
 }

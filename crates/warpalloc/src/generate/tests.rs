@@ -145,6 +145,7 @@ fn everything_has_everything() {
     assert!(f.insts().any(|i| !f.groups(i).is_empty()));
     assert!(f.insts().any(|i| f.inst(i).kind == Kind::Call));
     assert!(f.insts().any(|i| f.inst(i).kind == Kind::Undef));
+    assert!(f.live_ins().count() > 0);
     assert!(
         f.insts()
             .any(|i| f.inst(i).kind == Kind::Copy && f.operands(i).len() > 2)

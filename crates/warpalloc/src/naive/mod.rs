@@ -69,9 +69,7 @@ impl<'a> Naive<'a> {
     ) -> Result<Naive<'a>, Error> {
         let preserved = match function.convention() {
             Convention::Kernel => RegSet::new(target),
-            Convention::Device => {
-                RegSet::of_registers(target, target.abi().preserved.iter().copied())
-            }
+            Convention::Device => target.preserved(),
         };
         Ok(Naive {
             function,
@@ -111,8 +109,6 @@ impl<'a> Naive<'a> {
         for (operand, &reg) in operands.iter().zip(&seats) {
             self.touch(reg, self.target.width(self.class(operand.vreg)));
         }
-        self.touched
-            .union_with(&self.function.clobbers(self.target, inst));
         if self.function.inst(inst).clobbers != Clobbers::None {
             let clobbers = self.function.clobbers(self.target, inst);
             self.touched.union_with(&clobbers);

@@ -17,7 +17,7 @@ mod set;
 pub mod sm;
 mod unit_set;
 
-pub use abi::Abi;
+pub use abi::{Abi, ConventionError};
 pub use preset::{PRESETS, PresetError};
 pub use set::RegSet;
 pub use unit_set::UnitSet;

@@ -126,7 +126,7 @@ fn build(name: &str, sm: u32, registers: usize, halves: usize) -> Target {
             class("upred", File::UP, 1, 1),
         ],
         unit_base: Vec::new(),
-        abi: Abi::cuda(halves, File::P.hardware_registers()),
+        abi: Abi::cuda(halves),
         frame_limit: FRAME_LIMIT,
     };
     target.renumber();

@@ -31,6 +31,13 @@ impl RegSet {
         set
     }
 
+    /// Every unit of every file of `target`.
+    pub fn all(target: &Target) -> RegSet {
+        let mut set = RegSet::new(target);
+        set.units.insert_range(..target.unit_count());
+        set
+    }
+
     /// Adds `unit`.
     pub fn insert(&mut self, unit: Unit) {
         self.units.grow_and_insert(unit.index());
@@ -49,6 +56,11 @@ impl RegSet {
     /// Whether any of the `width` units from `reg` on is in the set.
     pub fn overlaps(&self, target: &Target, reg: PReg, width: usize) -> bool {
         target.units(reg, width).any(|u| self.contains(u))
+    }
+
+    /// Removes every unit of `other`.
+    pub fn subtract(&mut self, other: &RegSet) {
+        self.units.difference_with(&other.units);
     }
 
     /// Adds every unit of `other`.

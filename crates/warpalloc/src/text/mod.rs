@@ -30,9 +30,12 @@
 //!   other roles, and `def` a result among the inputs.
 //! - A value has its class where it is first mentioned, or anywhere else, with no space
 //!   around the colon; `.uniform` and `.pinned` may follow. Values that occur nowhere are listed in a line `vregs …`.
-//! - Attributes: `copy`, `undef`, `call`, `branch`, `return`, `exit`; `read`, `write`;
+//! - Attributes: `copy`, `undef`, `livein`, `call`, `branch`, `return`, `exit`; `read`, `write`;
 //!   `remat CYCLES`; `clobbers abi` or a list; `group FIRST..END align UNITS`. An
 //!   instruction with successors is a branch unless it says otherwise.
+//! - Arguments are the results of a first instruction such as
+//!   `v0:r32 @ R0, v1:r64 @ R2 = entry : livein write`; results are inputs of a return, such
+//!   as `ret v2 @ R0 : return write`.
 //! - Names that would read as something else are quoted.
 //!
 //! What [`parse`] accepts prints back to text that means the same, and printing that again

@@ -336,10 +336,11 @@ impl<'a> FunctionParser<'a> {
     }
 
     fn attribute(&mut self, line: &mut Line<'a>, parts: &mut InstParts) -> Result<(), TextError> {
-        const KINDS: [Kind; 7] = [
+        const KINDS: [Kind; 8] = [
             Kind::Plain,
             Kind::Copy,
             Kind::Undef,
+            Kind::LiveIn,
             Kind::Call,
             Kind::Branch,
             Kind::Return,

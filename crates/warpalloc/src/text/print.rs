@@ -264,6 +264,7 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
         Kind::Plain => "plain",
         Kind::Copy => "copy",
         Kind::Undef => "undef",
+        Kind::LiveIn => "livein",
         Kind::Call => "call",
         Kind::Branch => "branch",
         Kind::Return => "return",

@@ -262,15 +262,68 @@ impl Rules<'_> {
                 }
                 Ok(())
             }
+            Kind::LiveIn => self.live_in(place, inst),
             kind if kind.is_terminator() => match operands.iter().find(|o| o.role.writes()) {
                 Some(result) => {
                     let (vreg, opcode) = (result.vreg, opcode());
                     invalid(place, format!("terminator `{opcode}` writes {vreg}"))
                 }
-                None => Ok(()),
+                None => self.results_to_caller(place, inst),
             },
             _ => Ok(()),
         }
+    }
+
+    /// Arguments are in fixed registers before anything else happens. That each of these
+    /// exists and that no two overlap is a matter of `fixed` and `placement`.
+    fn live_in(&self, place: Place, inst: Inst) -> Result<(), Error> {
+        let f = self.function;
+        let opcode = f.opcode_name(f.inst(inst).opcode);
+        if f.live_in_inst() != Some(inst) {
+            let message =
+                format!("`{opcode}` is live-in, but not the function's first instruction");
+            return invalid(place, message);
+        }
+        let info = f.inst(inst);
+        if info.effect != Effect::Write || info.clobbers != Clobbers::None {
+            let message = format!("`{opcode}` is live-in: it is a write of state without clobbers");
+            return invalid(place, message);
+        }
+        let in_place =
+            |o: &&Operand| o.role == Role::Def && matches!(o.constraint, Constraint::Fixed(_));
+        match f.operands(inst).iter().find(|o| !in_place(o)) {
+            Some(operand) => {
+                let vreg = operand.vreg;
+                invalid(
+                    place,
+                    format!("{vreg} is live-in, but no plain result in a fixed register"),
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A result that a device function returns is in no register that it has to give back.
+    fn results_to_caller(&self, place: Place, inst: Inst) -> Result<(), Error> {
+        let f = self.function;
+        if f.convention() != Convention::Device || f.inst(inst).kind != Kind::Return {
+            return Ok(());
+        }
+        let preserved = self.target.preserved();
+        for operand in f.operands(inst) {
+            let Constraint::Fixed(reg) = operand.constraint else {
+                continue;
+            };
+            let width = self.target.width(f.vreg(operand.vreg).class);
+            if preserved.overlaps(self.target, reg, width) {
+                let (vreg, name) = (operand.vreg, self.target.reg_name(reg));
+                return invalid(
+                    place,
+                    format!("{vreg} is returned in {name}, which the caller wants back unchanged"),
+                );
+            }
+        }
+        Ok(())
     }
 
     fn copy(&self, place: Place, inst: Inst) -> Result<(), Error> {

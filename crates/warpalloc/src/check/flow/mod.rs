@@ -10,7 +10,7 @@ use super::violation::{Fault, NamedReg, Site, Violation};
 use crate::allocation::{Allocation, Point, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
-use crate::target::{PReg, RegSet, Target, Unit};
+use crate::target::{PReg, Target, Unit};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
@@ -116,10 +116,7 @@ impl<'a> Flow<'a> {
     ) -> Flow<'a> {
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
-            Convention::Device => {
-                let abi = target.abi().preserved.iter().copied();
-                RegSet::of_registers(target, abi).iter().collect()
-            }
+            Convention::Device => target.preserved().iter().collect(),
         };
         let Scratch {
             mut part_base,

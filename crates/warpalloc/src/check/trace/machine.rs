@@ -1,11 +1,11 @@
 //! The run after allocation, on registers and memory.
 
-use super::Limits;
 use super::original::Reads;
 use super::report::{Difference, What};
 use super::world::{Trace, World, hash};
+use super::{Limits, Module};
 use crate::allocation::{Allocation, Edit, Point, SlotAddr, Space};
-use crate::function::{Block, Convention, Function, Inst, Kind};
+use crate::function::{Block, Clobbers, Constraint, Convention, Function, Inst, Kind};
 use crate::target::{PReg, SpillPath, Target};
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -21,36 +21,44 @@ pub(super) struct Run {
 }
 
 pub(super) fn run(
-    function: &Function,
+    module: Module<'_>,
     target: &Target,
-    allocation: &Allocation,
+    allocations: &[Allocation],
+    start: (usize, &[u64]),
     limits: Limits,
     seed: u64,
     expected: Option<&Reads>,
 ) -> Result<Run, Box<Difference>> {
+    let (number, arguments) = start;
+    let function = &module.functions[number];
     let mut machine = Machine {
+        module,
+        allocations,
+        number,
         function,
+        allocation: allocations.get(number).ok_or_else(|| {
+            let why = "there is not one allocation per function";
+            refused(function, number, seed, why)
+        })?,
         target,
-        allocation,
+        limits,
         expected,
         seed,
-        world: World::new(seed),
+        world: World::new(module, seed),
         registers: Vec::new(),
         memory: FxHashMap::default(),
         pieces: FxHashMap::default(),
+        activations: 0,
+        frame: 0,
         steps: 0,
         place: (function.entry(), function.terminator(function.entry())),
         recent: VecDeque::new(),
         first_wrong_read: None,
     };
-    machine.well_formed()?;
-    let mut block = Some(function.entry());
-    while let Some(here) = block
-        && machine.world.trace.blocks < limits.blocks
-    {
-        machine.world.trace.blocks += 1;
-        block = machine.block(here)?;
+    for (reg, value) in machine.world.arguments(target, number, arguments) {
+        machine.set(reg, value);
     }
+    machine.activation()?;
     Ok(Run {
         trace: machine.world.trace,
         first_wrong_read: machine.first_wrong_read,
@@ -58,25 +66,108 @@ pub(super) fn run(
 }
 
 struct Machine<'a> {
+    module: Module<'a>,
+    allocations: &'a [Allocation],
+    /// The function that runs.
+    number: usize,
     function: &'a Function,
-    target: &'a Target,
     allocation: &'a Allocation,
+    target: &'a Target,
+    limits: Limits,
     expected: Option<&'a Reads>,
     seed: u64,
-    world: World,
-    /// Units by file; those beyond the end hold garbage.
+    world: World<'a>,
+    /// Units by file, shared by all activations; those beyond the end hold garbage.
     registers: Vec<Vec<u64>>,
-    /// By byte: which byte of how many of which unit's content.
-    memory: FxHashMap<(Space, i64), (u64, usize, usize)>,
+    /// By frame and byte: which byte of how many of which unit's content.
+    memory: FxHashMap<(u64, Space, i64), (u64, usize, usize)>,
     /// What a register of another file was a piece of.
     pieces: FxHashMap<u64, (u64, usize, usize)>,
+    /// Activations so far.
+    activations: u64,
+    /// The frame of the one that runs.
+    frame: u64,
     steps: usize,
     place: (Block, Inst),
     recent: VecDeque<(Point, Edit)>,
     first_wrong_read: Option<Box<Difference>>,
 }
 
+/// How a stretch of execution ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The function returned.
+    Returned,
+    /// The thread ended, or time is up.
+    Stopped,
+}
+
 impl Machine<'_> {
+    /// Runs the function from its entry in a frame of its own.
+    fn activation(&mut self) -> Result<End, Box<Difference>> {
+        self.well_formed()?;
+        self.frame = self.activations;
+        self.activations += 1;
+        let preserved = self.target.preserved();
+        let before: Vec<(PReg, u64)> = preserved
+            .iter()
+            .map(|unit| self.target.reg_at(unit))
+            .map(|reg| (reg, self.get(reg)))
+            .collect();
+        let mut block = self.function.entry();
+        while self.world.trace.blocks < self.limits.blocks {
+            self.world.trace.blocks += 1;
+            match self.block(block)? {
+                Next::Block(next) => block = next,
+                Next::End(End::Stopped) => return Ok(End::Stopped),
+                Next::End(End::Returned) => {
+                    self.preserved_are_back(&before)?;
+                    return Ok(End::Returned);
+                }
+            }
+        }
+        Ok(End::Stopped)
+    }
+
+    /// Runs function `callee`, called by `inst`, and comes back.
+    fn call(&mut self, callee: usize, inst: Inst) -> Result<End, Box<Difference>> {
+        let target = self.target;
+        let caller = (self.number, self.function, self.allocation);
+        let (frame, place) = (self.frame, self.place);
+        let called = &self.module.functions[callee];
+        if called.convention() != Convention::Device
+            || self.function.inst(inst).clobbers != Clobbers::Abi
+        {
+            return Err(
+                self.malformed("a call between functions that does not follow the convention")
+            );
+        }
+        let Some(allocation) = self.allocations.get(callee) else {
+            return Err(self.malformed("there is not one allocation per function"));
+        };
+        (self.number, self.function, self.allocation) = (callee, called, allocation);
+        if self.activation()? == End::Stopped {
+            return Ok(End::Stopped);
+        }
+        let returned = self.place.1;
+        let mut garbage = target.clobbered();
+        for operand in called.operands(returned) {
+            if let Constraint::Fixed(reg) = operand.constraint {
+                let width = target.width(called.vreg(operand.vreg).class);
+                target
+                    .units(reg, width)
+                    .for_each(|unit| garbage.remove(unit));
+            }
+        }
+        for unit in garbage.iter() {
+            let garbage = hash(&[self.seed, self.activations, unit.index() as u64, 11]);
+            self.set(target.reg_at(unit), garbage);
+        }
+        (self.number, self.function, self.allocation) = caller;
+        (self.frame, self.place) = (frame, place);
+        Ok(End::Returned)
+    }
+
     /// What has no meaning at all is said before running.
     fn well_formed(&self) -> Result<(), Box<Difference>> {
         let (function, allocation) = (self.function, self.allocation);
@@ -106,7 +197,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn block(&mut self, block: Block) -> Result<Option<Block>, Box<Difference>> {
+    fn block(&mut self, block: Block) -> Result<Next, Box<Difference>> {
         let (function, allocation) = (self.function, self.allocation);
         let mut inputs = Vec::new();
         for inst in allocation.block_insts(function, block) {
@@ -115,7 +206,10 @@ impl Machine<'_> {
                 self.edit(Point::Before(inst), edit)?;
             }
             if !allocation.deleted.contains(inst) {
-                inputs = self.instruction(inst)?;
+                match self.instruction(inst)? {
+                    Some(read) => inputs = read,
+                    None => return Ok(Next::End(End::Stopped)),
+                }
             }
             for edit in allocation.edits.after(inst) {
                 self.edit(Point::After(inst), edit)?;
@@ -123,36 +217,45 @@ impl Machine<'_> {
         }
         let succs = function.succs(block);
         let terminator = function.terminator(block);
-        let way = self.world.way(function, terminator, &inputs, succs.len());
+        let way = self
+            .world
+            .way(self.number, terminator, &inputs, succs.len());
         let Some(edge) = succs.get(way as usize) else {
-            return Ok(None);
+            return Ok(Next::End(match function.inst(terminator).kind {
+                Kind::Return => End::Returned,
+                _ => End::Stopped,
+            }));
         };
         for edit in allocation.edits.on_edge(block, way) {
             self.edit(Point::Edge(block, way), edit)?;
         }
-        Ok(Some(edge.block))
+        Ok(Next::Block(edge.block))
     }
 
-    /// Executes `inst` where the allocation has it; the inputs it read.
-    fn instruction(&mut self, inst: Inst) -> Result<Vec<u64>, Box<Difference>> {
+    /// Executes `inst` where the allocation has it; the inputs it read, or nothing if
+    /// execution ended in a function it called.
+    fn instruction(&mut self, inst: Inst) -> Result<Option<Vec<u64>>, Box<Difference>> {
         let registers = self.allocation.operands(self.function, inst);
-        let visit = self.world.visit(inst);
+        let visit = self.world.visit(self.number, inst);
         let inputs = self.read(inst, registers);
         self.steps += 1;
         self.compare_inputs(inst, visit, &inputs);
+        if self.function.inst(inst).kind == Kind::LiveIn {
+            // Its results are in their registers already.
+            return Ok(Some(inputs));
+        }
         let clobbers = self.function.clobbers(self.target, inst);
-        let results = self
-            .world
-            .execute(self.function, self.target, inst, &inputs);
+        let results = self.world.execute(self.number, self.target, inst, &inputs);
+        if let Some(callee) = self.module.callee(self.function, inst) {
+            let end = self.call(callee, inst)?;
+            return Ok((end == End::Returned).then_some(inputs));
+        }
         for unit in clobbers.iter() {
             let garbage = [inst.index() as u64, unit.index() as u64, visit as u64, 5];
             self.set(self.target.reg_at(unit), hash(&garbage));
         }
         self.write(inst, registers, results);
-        if self.function.inst(inst).kind == Kind::Return {
-            self.preserved_are_back()?;
-        }
-        Ok(inputs)
+        Ok(Some(inputs))
     }
 
     fn read(&self, inst: Inst, registers: &[PReg]) -> Vec<u64> {
@@ -179,7 +282,9 @@ impl Machine<'_> {
     }
 
     fn compare_inputs(&mut self, inst: Inst, visit: u32, inputs: &[u64]) {
-        let expected = self.expected.and_then(|reads| reads.get(&(inst, visit)));
+        let expected = self
+            .expected
+            .and_then(|reads| reads.get(&(self.number, inst, visit)));
         let (None, Some(expected)) = (&self.first_wrong_read, expected) else {
             return;
         };
@@ -207,22 +312,18 @@ impl Machine<'_> {
         self.first_wrong_read = Some(self.difference(what));
     }
 
-    fn preserved_are_back(&self) -> Result<(), Box<Difference>> {
+    /// A called function gives preserved registers back as they were `before`.
+    fn preserved_are_back(&self, before: &[(PReg, u64)]) -> Result<(), Box<Difference>> {
         if self.function.convention() == Convention::Kernel {
             return Ok(());
         }
-        for &reg in &self.target.abi().preserved {
-            let info = self.target.file(reg.file);
-            let end = (reg.unit as usize + info.units_per_reg).min(info.units);
-            for unit in reg.unit as usize..end {
-                let reg = PReg::new(reg.file, unit);
-                if self.get(reg) != self.garbage(reg) {
-                    let reg = self.target.reg_name(reg).to_string();
-                    return Err(self.difference(What::NotPreserved { reg }));
-                }
+        match before.iter().find(|&&(reg, held)| self.get(reg) != held) {
+            Some(&(reg, _)) => {
+                let reg = self.target.reg_name(reg).to_string();
+                Err(self.difference(What::NotPreserved { reg }))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn edit(&mut self, point: Point, edit: &Edit) -> Result<(), Box<Difference>> {
@@ -263,9 +364,7 @@ impl Machine<'_> {
                     return Err(self.malformed("a recomputation of no such instruction"));
                 }
                 let inputs = self.read(inst, regs);
-                let results = self
-                    .world
-                    .execute(self.function, self.target, inst, &inputs);
+                let results = self.world.execute(self.number, self.target, inst, &inputs);
                 self.write(inst, regs, results);
             }
         }
@@ -328,7 +427,7 @@ impl Machine<'_> {
     fn store(&mut self, slot: SlotAddr, distance: usize, content: u64, bytes: usize) {
         let start = slot.offset as i64 + distance as i64;
         for byte in 0..bytes {
-            let address = (slot.space, start + byte as i64);
+            let address = (self.frame, slot.space, start + byte as i64);
             self.memory.insert(address, (content, byte, bytes));
         }
     }
@@ -337,9 +436,9 @@ impl Machine<'_> {
         let start = slot.offset as i64 + distance as i64;
         let byte = |byte: usize| {
             let address = start + byte as i64;
-            let garbage = (hash(&[self.seed, address as u64, 7]), 0, 1);
+            let garbage = (hash(&[self.seed, self.frame, address as u64, 7]), 0, 1);
             self.memory
-                .get(&(slot.space, address))
+                .get(&(self.frame, slot.space, address))
                 .copied()
                 .unwrap_or(garbage)
         };
@@ -401,6 +500,7 @@ impl Machine<'_> {
     fn difference(&self, what: What) -> Box<Difference> {
         let shown = self.recent.iter();
         Box::new(Difference {
+            function: self.number,
             seed: self.seed,
             step: self.steps,
             block: self.place.0,
@@ -411,4 +511,22 @@ impl Machine<'_> {
                 .collect(),
         })
     }
+}
+
+/// Where a block leads.
+enum Next {
+    Block(Block),
+    End(End),
+}
+
+fn refused(function: &Function, number: usize, seed: u64, why: &'static str) -> Box<Difference> {
+    Box::new(Difference {
+        function: number,
+        seed,
+        step: 0,
+        block: function.entry(),
+        inst: function.terminator(function.entry()),
+        what: What::Malformed(why),
+        edits: Vec::new(),
+    })
 }

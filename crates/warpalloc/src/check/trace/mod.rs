@@ -12,6 +12,13 @@
 //! bytes of memory, all garbage at first, and interprets every edit. Clobbers leave new
 //! garbage. At a return, preserved registers must hold what they held at the start.
 //!
+//! A [`Module`] runs functions that call each other. Before allocation, arguments and
+//! results travel by the registers that fixed operands, live-ins and returns name. After it,
+//! they travel in one register file that all activations share, each with a frame of its
+//! own, and when a function returns, garbage takes the place of everything that is neither
+//! preserved nor a result, whether the function wrote it or not: any other function might
+//! have.
+//!
 //! Only the model of functions and allocations is shared with the checker, so that one
 //! mistake cannot hide in both. One path per seed is followed, for as many blocks as the
 //! [`Limits`] allow.
@@ -27,7 +34,7 @@ pub use report::{Difference, What};
 pub use world::{Event, Trace};
 
 use crate::allocation::Allocation;
-use crate::function::Function;
+use crate::function::{Function, Inst, Kind};
 use crate::target::Target;
 
 /// How long to run.
@@ -43,9 +50,111 @@ impl Default for Limits {
     }
 }
 
+/// What an instruction means, where a test wants it to mean something: the one unit that it
+/// computes from its inputs, or the successor that a branch takes.
+pub type Meaning<'a> = dyn Fn(&Function, Inst, &[u64]) -> Option<u64> + 'a;
+
+/// Functions that run together.
+#[derive(Clone, Copy)]
+pub struct Module<'a> {
+    functions: &'a [Function],
+    /// Whether calls lead to other functions.
+    linked: bool,
+    meaning: Option<&'a Meaning<'a>>,
+}
+
+impl<'a> Module<'a> {
+    /// Functions that call each other: the immediate of a call is the number of the function
+    /// it calls. One whose immediate is no such number calls something unknown.
+    pub fn new(functions: &'a [Function]) -> Module<'a> {
+        Module {
+            functions,
+            linked: true,
+            meaning: None,
+        }
+    }
+
+    /// The same functions, but `meaning` says what instructions compute where it can.
+    pub fn with_meaning(self, meaning: &'a Meaning<'a>) -> Module<'a> {
+        Module {
+            meaning: Some(meaning),
+            ..self
+        }
+    }
+
+    fn alone(function: &'a Function) -> Module<'a> {
+        Module {
+            functions: std::slice::from_ref(function),
+            linked: false,
+            meaning: None,
+        }
+    }
+
+    /// The function that `inst` calls, where the module has it.
+    fn callee(&self, function: &Function, inst: Inst) -> Option<usize> {
+        let info = function.inst(inst);
+        let calls = self.linked && info.kind == Kind::Call;
+        let number = usize::try_from(info.imm).ok().filter(|_| calls)?;
+        (number < self.functions.len()).then_some(number)
+    }
+
+    /// Executes function `start` before allocation, with `arguments` in its live-ins, unit by
+    /// unit; live-ins beyond them get hashes.
+    pub fn run_original(
+        &self,
+        target: &Target,
+        start: usize,
+        arguments: &[u64],
+        limits: Limits,
+        seed: u64,
+    ) -> Result<Trace, Box<Difference>> {
+        let run = original::run(*self, target, (start, arguments), limits, seed)?;
+        Ok(run.trace)
+    }
+
+    /// Executes it after allocation, each function by the allocation at its number.
+    pub fn run_allocated(
+        &self,
+        target: &Target,
+        allocations: &[Allocation],
+        start: usize,
+        arguments: &[u64],
+        limits: Limits,
+        seed: u64,
+    ) -> Result<Trace, Box<Difference>> {
+        let start = (start, arguments);
+        let run = machine::run(*self, target, allocations, start, limits, seed, None)?;
+        Ok(run.trace)
+    }
+
+    /// Executes it before and after and compares; the first difference names where it began.
+    pub fn compare(
+        &self,
+        target: &Target,
+        allocations: &[Allocation],
+        start: usize,
+        arguments: &[u64],
+        limits: Limits,
+        seed: u64,
+    ) -> Result<(), Box<Difference>> {
+        let from = (start, arguments);
+        let expected = original::run(*self, target, from, limits, seed)?;
+        let reads = Some(&expected.reads);
+        let got = machine::run(*self, target, allocations, from, limits, seed, reads)?;
+        if expected.trace == got.trace {
+            return Ok(());
+        }
+        Err(got.first_wrong_read.unwrap_or_else(|| {
+            report::first_event_apart(*self, start, &expected.trace, &got.trace, seed)
+        }))
+    }
+}
+
 /// Executes `function` as it was before allocation.
 pub fn run_original(function: &Function, target: &Target, limits: Limits, seed: u64) -> Trace {
-    original::run(function, target, limits, seed).trace
+    let run = Module::alone(function).run_original(target, 0, &[], limits, seed);
+    // Alone, a function is handed whatever it takes.
+    run.unwrap_or_default()
 }
 
 /// Executes `function` as `allocation` has it.
@@ -56,8 +165,8 @@ pub fn run_allocated(
     limits: Limits,
     seed: u64,
 ) -> Result<Trace, Box<Difference>> {
-    let run = machine::run(function, target, allocation, limits, seed, None)?;
-    Ok(run.trace)
+    let allocations = std::slice::from_ref(allocation);
+    Module::alone(function).run_allocated(target, allocations, 0, &[], limits, seed)
 }
 
 /// Executes both and compares; the first difference names where it began.
@@ -68,19 +177,6 @@ pub fn compare(
     limits: Limits,
     seed: u64,
 ) -> Result<(), Box<Difference>> {
-    let expected = original::run(function, target, limits, seed);
-    let got = machine::run(
-        function,
-        target,
-        allocation,
-        limits,
-        seed,
-        Some(&expected.reads),
-    )?;
-    if expected.trace == got.trace {
-        return Ok(());
-    }
-    Err(got
-        .first_wrong_read
-        .unwrap_or_else(|| report::first_event_apart(function, &expected.trace, &got.trace, seed)))
+    let allocations = std::slice::from_ref(allocation);
+    Module::alone(function).compare(target, allocations, 0, &[], limits, seed)
 }

@@ -1,14 +1,17 @@
 //! How two runs differ, in words.
 
+use super::Module;
 use super::world::Trace;
 use crate::allocation::{Edit, Point, SlotAddr, Space};
-use crate::function::{Block, Function, Inst, VReg};
+use crate::function::{Block, Inst, VReg};
 use crate::target::{PReg, Target};
 use std::fmt;
 
 /// Where the run after allocation first went another way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
+    /// The number of the function in its module.
+    pub function: usize,
     /// The seed of both runs.
     pub seed: u64,
     /// Instructions that the allocated run had executed.
@@ -53,16 +56,22 @@ pub enum What {
         /// The register's name.
         reg: String,
     },
+    /// A function takes an argument, or a call a result, that the other side does not hand
+    /// over in that register.
+    NotHanded {
+        /// The register's name.
+        reg: String,
+    },
     /// The allocation cannot be executed.
     Malformed(&'static str),
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seed, step) = (self.seed, self.step);
+        let (seed, step, function) = (self.seed, self.step, self.function);
         write!(
             f,
-            "seed {seed}, step {step}, {}, {}: ",
+            "seed {seed}, step {step}, function {function}, {}, {}: ",
             self.block, self.inst
         )?;
         match &self.what {
@@ -86,6 +95,7 @@ impl fmt::Display for Difference {
                 position,
             } => write!(f, "event {position} is one too many")?,
             What::NotPreserved { reg } => write!(f, "{reg} is not the caller's at the return")?,
+            What::NotHanded { reg } => write!(f, "nothing is handed over in {reg}")?,
             What::Malformed(why) => f.write_str(why)?,
         }
         for edit in &self.edits {
@@ -99,25 +109,32 @@ impl std::error::Error for Difference {}
 
 /// The first event in which two traces differ.
 pub(super) fn first_event_apart(
-    function: &Function,
+    module: Module<'_>,
+    start: usize,
     expected: &Trace,
     got: &Trace,
     seed: u64,
 ) -> Box<Difference> {
     let pairs = expected.events.iter().zip(&got.events);
     let position = pairs.take_while(|(e, g)| e == g).count();
-    let wanted = expected.events.get(position).map(|event| event.inst);
-    let inst = got.events.get(position).map(|event| event.inst);
-    let inst = inst
-        .or(wanted)
-        .unwrap_or_else(|| function.terminator(function.entry()));
+    let at = |trace: &Trace| {
+        let event = trace.events.get(position)?;
+        Some((event.function, event.inst))
+    };
+    let wanted = at(expected);
+    let entry = || {
+        let function = &module.functions[start];
+        (start, function.terminator(function.entry()))
+    };
+    let (number, inst) = at(got).or(wanted).unwrap_or_else(entry);
     Box::new(Difference {
+        function: number,
         seed,
         step: position,
-        block: function.block_of(inst),
+        block: module.functions[number].block_of(inst),
         inst,
         what: What::Event {
-            expected: wanted,
+            expected: wanted.map(|(_, inst)| inst),
             position,
         },
         edits: Vec::new(),

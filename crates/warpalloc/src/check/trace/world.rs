@@ -1,12 +1,16 @@
 //! What instructions do to values and to the state of the world.
 
+use super::Module;
 use crate::function::{Effect, Function, Inst, Kind, Operand, Role};
-use crate::target::Target;
+use crate::target::{PReg, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use rustc_hash::FxHashMap;
 
 /// Something that can be observed: a write of state, or the choice of a way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// The number of the function in its module.
+    pub function: usize,
     /// The instruction.
     pub inst: Inst,
     /// The parts of its inputs, in operand order.
@@ -23,37 +27,69 @@ pub struct Trace {
 }
 
 /// The state that instructions share, and the record of what they did.
-pub(super) struct World {
+pub(super) struct World<'a> {
+    module: Module<'a>,
     seed: u64,
     memory: u64,
-    visits: SecondaryMap<Inst, u32>,
+    /// By function.
+    visits: Vec<SecondaryMap<Inst, u32>>,
     pub trace: Trace,
 }
 
-impl World {
-    pub(super) fn new(seed: u64) -> World {
+impl<'a> World<'a> {
+    pub(super) fn new(module: Module<'a>, seed: u64) -> World<'a> {
         World {
+            module,
             seed,
             memory: hash(&[seed, 1]),
-            visits: SecondaryMap::new(),
+            visits: vec![SecondaryMap::new(); module.functions.len()],
             trace: Trace::default(),
         }
     }
 
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What the first function is entered with, by unit: the given arguments in the order of
+    /// its live-ins, and hashes where none are given.
+    pub(super) fn arguments(
+        &self,
+        target: &Target,
+        number: usize,
+        given: &[u64],
+    ) -> FxHashMap<PReg, u64> {
+        let function = &self.module.functions[number];
+        let units = function.live_ins().flat_map(|(vreg, reg)| {
+            let width = target.width(function.vreg(vreg).class);
+            (0..width).map(move |part| reg.offset(part))
+        });
+        let mut given = given.iter().copied();
+        units
+            .map(|reg| {
+                let (file, unit) = (reg.file.index() as u64, reg.unit as u64);
+                let unknown = hash(&[self.seed, file, unit, 10]);
+                (reg, given.next().unwrap_or(unknown))
+            })
+            .collect()
+    }
+
     /// Counts that the program reaches `inst`; how often it did before.
-    pub(super) fn visit(&mut self, inst: Inst) -> u32 {
-        self.visits[inst] += 1;
-        self.visits[inst] - 1
+    pub(super) fn visit(&mut self, number: usize, inst: Inst) -> u32 {
+        let visits = &mut self.visits[number][inst];
+        *visits += 1;
+        *visits - 1
     }
 
     /// Executes `inst`: the parts of its results, in operand order.
     pub(super) fn execute(
         &mut self,
-        function: &Function,
+        number: usize,
         target: &Target,
         inst: Inst,
         inputs: &[u64],
     ) -> Vec<u64> {
+        let function = &self.module.functions[number];
         let info = function.inst(inst);
         let operands = function.operands(inst);
         let state = match info.effect {
@@ -63,13 +99,20 @@ impl World {
         let doing = self.doing(function, inst, inputs, state);
         if info.effect == Effect::Write || chooses(function, inst) {
             let inputs = inputs.to_vec();
-            self.trace.events.push(Event { inst, inputs });
+            self.trace.events.push(Event {
+                function: number,
+                inst,
+                inputs,
+            });
         }
         if info.effect == Effect::Write {
             self.memory = hash(&[doing, 2]);
         }
         if info.kind == Kind::Copy && is_faithful(function, target, operands) {
             return inputs.to_vec();
+        }
+        if let Some(result) = self.meaning(function, inst, inputs) {
+            return vec![result];
         }
         let mut results = Vec::new();
         for (position, operand) in operands.iter().enumerate() {
@@ -85,9 +128,17 @@ impl World {
     }
 
     /// Which of `count` ways the terminator `inst`, just executed, takes.
-    pub(super) fn way(&self, function: &Function, inst: Inst, inputs: &[u64], count: usize) -> u32 {
-        let doing = self.doing(function, inst, inputs, self.visits[inst] as u64);
-        (hash(&[doing, 4]) % count.max(1) as u64) as u32
+    pub(super) fn way(&self, number: usize, inst: Inst, inputs: &[u64], count: usize) -> u32 {
+        let function = &self.module.functions[number];
+        let chosen = self.meaning(function, inst, inputs).unwrap_or_else(|| {
+            let visits = self.visits[number][inst] as u64;
+            hash(&[self.doing(function, inst, inputs, visits), 4])
+        });
+        (chosen % count.max(1) as u64) as u32
+    }
+
+    fn meaning(&self, function: &Function, inst: Inst, inputs: &[u64]) -> Option<u64> {
+        self.module.meaning?(function, inst, inputs)
     }
 
     fn doing(&self, function: &Function, inst: Inst, inputs: &[u64], state: u64) -> u64 {

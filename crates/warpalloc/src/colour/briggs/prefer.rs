@@ -17,8 +17,7 @@ use crate::coalesce::{Member, Move, MoveId};
 use crate::function::Convention;
 use crate::interference::Interference;
 use crate::ir::{BANKS, Program, ReadWith, Value, read_together};
-use crate::target::UnitSet;
-use crate::target::{File, RegSet, Target};
+use crate::target::{File, Target, UnitSet};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
@@ -62,10 +61,7 @@ impl<'a> Preferences<'a> {
         }
         let preserved = match program.function.convention() {
             Convention::Kernel => UnitSet::EMPTY,
-            Convention::Device => {
-                let regs = target.abi().preserved.iter().copied();
-                UnitSet::of_file(target, File::R, &RegSet::of_registers(target, regs))
-            }
+            Convention::Device => UnitSet::of_file(target, File::R, &target.preserved()),
         };
         Preferences {
             moves,

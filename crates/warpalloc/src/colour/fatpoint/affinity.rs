@@ -128,7 +128,10 @@ impl Gather<'_> {
             for &(value, _) in &link.members {
                 let by_convention = match self.program.values[value].origin {
                     Origin::Constraint(inst) => {
-                        matches!(function.inst(inst).kind, Kind::Call | Kind::Return)
+                        matches!(
+                            function.inst(inst).kind,
+                            Kind::Call | Kind::Return | Kind::LiveIn
+                        )
                     }
                     _ => false,
                 };

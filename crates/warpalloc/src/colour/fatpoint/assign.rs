@@ -19,7 +19,7 @@ use crate::colour::Colours;
 use crate::function::Convention;
 use crate::ir::{BANKS, LiveRanges, Program, ReadWith, Value, overlap};
 use crate::options::Knobs;
-use crate::target::{File, PReg, RegSet, Target, UnitSet};
+use crate::target::{File, PReg, Target, UnitSet};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -435,8 +435,7 @@ fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
         ..
     } = *scene;
     if program.function.convention() == Convention::Device && knobs.abi {
-        let preserved = RegSet::of_registers(target, target.abi().preserved.iter().copied());
-        let units = UnitSet::of_file(target, file, &preserved);
+        let units = UnitSet::of_file(target, file, &target.preserved());
         if !units.is_empty() {
             histogram.add(&units, 1);
         }

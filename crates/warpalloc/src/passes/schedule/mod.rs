@@ -7,10 +7,10 @@
 //!
 //! *What may move.* Each input reads the same definition as before. Writes of state stay
 //! in order among each other and with reads of state; so do accesses to values that the
-//! hardware fills in the background. Instructions with operands in fixed registers keep
-//! their order, so that no two lifetimes in one fixed register come to overlap. An
-//! instruction that clobbers registers is a wall, because moving a value's definition or
-//! last use across it changes what has to survive it. The terminator stays last.
+//! hardware fills in the background. An instruction that clobbers registers is a barrier,
+//! because moving a value's definition or last use across it changes what has to survive
+//! it; so is one with an operand in a fixed register, because what moves above it could be
+//! given that register while something is in it. The terminator stays last.
 //!
 //! *Which order is best.* The one with the least excess, then with the fewest instructions
 //! at which there is any, then the one nearest to the source. Small regions are searched
@@ -27,7 +27,7 @@ mod search;
 mod tests;
 
 use crate::analysis::{LiveSet, Liveness, Pressure};
-use crate::function::{Block, Clobbers, Function, Inst, VReg};
+use crate::function::{Block, Function, Inst, VReg};
 use crate::target::Target;
 use cranelift_entity::EntityRef;
 use heuristics::{Tie, Weights};
@@ -80,12 +80,8 @@ impl Scheduler<'_> {
         for vreg in liveness.live_out(block) {
             self.count(vreg, 1);
         }
-        let is_wall = |inst: &Inst| {
-            let info = self.function.inst(*inst);
-            info.clobbers != Clobbers::None || info.kind.is_terminator()
-        };
-        let insts = self.function.block_insts(block);
-        let walls: Vec<Inst> = insts.rev().filter(is_wall).collect();
+        let insts = self.function.block_insts(block).rev();
+        let walls: Vec<Inst> = insts.filter(|&i| self.function.is_barrier(i)).collect();
         for (position, &wall) in walls.iter().enumerate() {
             self.step_back(wall);
             let first = match walls.get(position + 1) {

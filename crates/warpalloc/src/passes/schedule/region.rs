@@ -6,7 +6,7 @@
 //! that have run, not on their order. That is what makes searching over sets possible.
 
 use crate::analysis::LiveSet;
-use crate::function::{Constraint, Effect, Function, Inst, Role, VReg};
+use crate::function::{Effect, Function, Inst, Role, VReg};
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
 use smallvec::SmallVec;
@@ -98,7 +98,6 @@ impl Region {
             scratch,
             last_write: None,
             reads_since: Vec::new(),
-            last_fixed: None,
         };
         insts.for_each(|inst| build.instruction(inst));
         build.finish(live_after)
@@ -118,7 +117,6 @@ struct Build<'a> {
     scratch: &'a mut Scratch,
     last_write: Option<Node>,
     reads_since: Vec<Node>,
-    last_fixed: Option<Node>,
 }
 
 impl Build<'_> {
@@ -139,17 +137,6 @@ impl Build<'_> {
             self.write(node, operand.vreg, operand.role);
         }
         self.order_effect(node, inst);
-        let is_fixed = |c: Constraint| matches!(c, Constraint::Fixed(_));
-        if function
-            .operands(inst)
-            .iter()
-            .any(|o| is_fixed(o.constraint))
-        {
-            // Lifetimes in one fixed register must not come to overlap.
-            if let Some(before) = self.last_fixed.replace(node) {
-                self.precede(before, node);
-            }
-        }
     }
 
     fn read(&mut self, node: Node, vreg: VReg) {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::analysis::{Cfg, Code};
-use crate::function::{Builder, Constraint, Effect, Operand, Role};
+use crate::function::{Builder, Clobbers, Constraint, Effect, Operand, Role};
 use crate::generate::{self, Rng, Shape};
 use crate::target::{Class, File};
 
@@ -73,11 +73,12 @@ fn excess(function: &Function, target: &Target, order: &[Inst], block: Block) ->
 /// Whether two instructions must keep their order, told from the instructions alone.
 fn conflict(function: &Function, a: Inst, b: Inst) -> bool {
     let (info_a, info_b) = (function.inst(a), function.inst(b));
-    let wall =
-        |i: &crate::function::InstInfo| i.clobbers != Clobbers::None || i.kind.is_terminator();
-    let fixed = |inst: Inst| {
+    let wall = |inst: Inst| {
+        let info = function.inst(inst);
         let mut operands = function.operands(inst).iter();
-        operands.any(|o| matches!(o.constraint, Constraint::Fixed(_)))
+        info.clobbers != Clobbers::None
+            || info.kind.is_terminator()
+            || operands.any(|o| matches!(o.constraint, Constraint::Fixed(_)))
     };
     let effects = match (info_a.effect, info_b.effect) {
         (Effect::Write, e) | (e, Effect::Write) => e != Effect::Pure,
@@ -87,7 +88,7 @@ fn conflict(function: &Function, a: Inst, b: Inst) -> bool {
         let mut others = function.operands(b).iter();
         others.any(|y| x.vreg == y.vreg && (x.role.writes() || y.role.writes()))
     });
-    wall(info_a) || wall(info_b) || (fixed(a) && fixed(b)) || effects || values
+    wall(a) || wall(b) || effects || values
 }
 
 fn keeps_conflicts(function: &Function, order: &[Inst]) -> bool {

@@ -553,13 +553,14 @@ impl<'m, 'a> Job<'m, 'a> {
     ) -> Result<(Allocated, Edits), Failure> {
         let failed = |error: Error| self.failure(lowered, error);
         let mut target = target.clone();
-        let mut allocation = allocate(&lowered.function, &target, options).map_err(failed)?;
-        let bases = apply::base_registers(allocation.frame, &surroundings) as u32;
-        if bases > 0 {
-            // The addresses of spill memory live in registers too.
-            budget = budget.saturating_sub(bases);
+        let options = Options {
+            frame_base: apply::base_registers(options.spill_space, &surroundings),
+            ..options.clone()
+        };
+        let allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
+        if allocation.frame != Frame::default() {
+            budget = budget.saturating_sub(options.frame_base);
             target = target.with_budget(File::R, budget as usize);
-            allocation = allocate(&lowered.function, &target, options).map_err(failed)?;
         }
         let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
         let edits =

@@ -10,11 +10,11 @@
 //! kept (D. Bernstein et al., PLDI 1989). Where no attempt succeeds, the naive allocator
 //! does, and its code goes through the same clean-up.
 
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, Frame};
 use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, Code};
 use crate::colour::{
-    self, Attempt, Coloured, MAX_INSTS_TO_COMPARE, Problem, attempts, colour_until_done,
+    self, Attempt, Coloured, FrameUse, MAX_INSTS_TO_COMPARE, Problem, attempts, colour_until_done,
     count_copies, join_reloads, shrink,
 };
 use crate::cycles::AddedCycles;
@@ -29,30 +29,31 @@ use crate::passes::hoist::{count_hoisted, hoist_invariants};
 use crate::passes::schedule::schedule;
 use crate::passes::split::split_long_values;
 use crate::stats::{Clock, Stats};
-use crate::target::Target;
+use crate::target::{File, Target};
 use std::cell::OnceCell;
 
 /// Allocates a valid `function` whose liveness is known.
+///
+/// The address of the spill frame takes registers, but only where there is a frame. So the
+/// whole budget is tried first, up to the first value that goes to memory.
 pub(crate) fn allocate(
     function: &Function,
     liveness: &Liveness,
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
-    let pipeline = Pipeline::new(function, liveness, target, options);
-    if options.strategy == Strategy::Naive {
-        return pipeline.naive(pipeline.stats());
+    let whole = Pipeline::new(function, liveness, target, options);
+    if options.frame_base == 0 {
+        return whole.run();
     }
-    let (first, others) = attempts(options);
-    let hoisting = pipeline.prepare(first.hoist)?;
-    let mut best = pipeline.attempt(&hoisting, first)?;
-    if !hoisting.hoisted.is_empty() && best.is_improvable(function) {
-        let plain = pipeline.prepare(false)?;
-        best = best.or_cheaper(pipeline.attempt(&plain, first.without_hoisting()), 0.0);
-        let base = if best.attempt.hoist { hoisting } else { plain };
-        return pipeline.try_others(&base, best, &others);
+    if let Some(allocation) = whole.run_without_frame()? {
+        return Ok(allocation);
     }
-    pipeline.try_others(&hoisting, best, &others)
+    let rest = target
+        .budget(File::R)
+        .saturating_sub(options.frame_base as usize);
+    let rest = target.clone().with_budget(File::R, rest);
+    Pipeline::new(function, liveness, &rest, options).run()
 }
 
 /// A function, and how it is to be allocated.
@@ -116,6 +117,35 @@ impl<'a> Pipeline<'a> {
             order: OnceCell::new(),
             cycles: OnceCell::new(),
         }
+    }
+
+    /// The cheapest allocation that any attempt finds.
+    fn run(&self) -> Result<Allocation, Error> {
+        if self.options.strategy == Strategy::Naive {
+            return self.naive(self.stats());
+        }
+        let (first, others) = attempts(self.options);
+        let hoisting = self.prepare(first.hoist)?;
+        let mut best = self.attempt(&hoisting, first)?;
+        if hoisting.hoisted.is_empty() || !best.is_improvable(self.function) {
+            return self.try_others(&hoisting, best, &others);
+        }
+        let plain = self.prepare(false)?;
+        best = best.or_cheaper(self.attempt(&plain, first.without_hoisting()), 0.0);
+        let base = if best.attempt.hoist { hoisting } else { plain };
+        self.try_others(&base, best, &others)
+    }
+
+    /// The allocation of the first attempt, if it needs no frame.
+    fn run_without_frame(&self) -> Result<Option<Allocation>, Error> {
+        if self.options.strategy == Strategy::Naive {
+            return Ok(None);
+        }
+        let (first, _) = attempts(self.options);
+        let base = self.prepare(first.hoist)?;
+        let stats = &mut base.stats.clone();
+        let allocation = self.colour(&base, first, FrameUse::Refused, stats)?;
+        Ok(allocation.filter(|allocation| allocation.frame == Frame::default()))
     }
 
     /// The rewrites that all attempts share.
@@ -198,21 +228,8 @@ impl<'a> Pipeline<'a> {
     /// Allocates in one way.
     fn attempt(&self, base: &Base<'a>, attempt: Attempt) -> Result<Candidate, Error> {
         let mut stats = base.stats.clone();
-        let mut colourer = colour::colourer(self.options, attempt);
-        let split = attempt.split.policy().map(|policy| {
-            let mut problem = base.problem.rewritable();
-            problem.rewrite(|program, facts| {
-                split_long_values(program, self.target, facts, policy);
-            });
-            problem
-        });
-        let problem = split.as_ref().unwrap_or(&base.problem);
-        let allocation = match colour_until_done(problem, colourer.as_mut(), &mut stats)? {
-            Some(coloured) => {
-                let coloured = join_reloads(coloured, colourer.as_mut(), &mut stats);
-                let coloured = shrink(coloured, colourer.as_mut(), self.liveness, &mut stats);
-                self.finish(base, coloured, stats)?
-            }
+        let allocation = match self.colour(base, attempt, FrameUse::Allowed, &mut stats)? {
+            Some(allocation) => allocation,
             None => self.naive(stats)?,
         };
         let cycles = self.cycles.get_or_init(|| AddedCycles::of(self.function));
@@ -222,6 +239,32 @@ impl<'a> Pipeline<'a> {
             attempt,
             cycles,
         })
+    }
+
+    /// Splits, colours and spills until every value has a register, if that is possible.
+    fn colour(
+        &self,
+        base: &Base<'a>,
+        attempt: Attempt,
+        frame: FrameUse,
+        stats: &mut Stats,
+    ) -> Result<Option<Allocation>, Error> {
+        let mut colourer = colour::colourer(self.options, attempt);
+        let colourer = colourer.as_mut();
+        let split = attempt.split.policy().map(|policy| {
+            let mut problem = base.problem.rewritable();
+            problem.rewrite(|program, facts| {
+                split_long_values(program, self.target, facts, policy);
+            });
+            problem
+        });
+        let problem = split.as_ref().unwrap_or(&base.problem);
+        let Some(coloured) = colour_until_done(problem, colourer, frame, stats)? else {
+            return Ok(None);
+        };
+        let coloured = join_reloads(coloured, colourer, stats);
+        let coloured = shrink(coloured, colourer, self.liveness, stats);
+        self.finish(base, coloured, std::mem::take(stats)).map(Some)
     }
 
     /// Writes down an allocation whose every value has a register.

@@ -42,13 +42,12 @@ pub(crate) struct Threads {
     pub flat: bool,
 }
 
-/// Registers that reaching spill memory takes away from the function.
-pub(crate) fn base_registers(frame: Frame, surroundings: &Surroundings) -> usize {
-    let local = match frame.local {
-        0 => 0,
-        _ => surroundings.address_size as usize / 32,
-    };
-    local + usize::from(frame.shared > 0)
+/// General registers that hold the address of a spill frame in `space`.
+pub(crate) fn base_registers(space: Space, surroundings: &Surroundings) -> u32 {
+    match space {
+        Space::Local => surroundings.address_size / 32,
+        Space::Shared => 1,
+    }
 }
 
 /// The spill memory of one function.
@@ -236,7 +235,8 @@ mod tests {
         assert_eq!(memory.address(slot(Space::Shared, -4)), "[%SLOTS+512]");
         assert_eq!(memory.address(slot(Space::Shared, -8)), "[%SLOTS+0]");
         assert_eq!(memory.address(slot(Space::Shared, -6)), "[%SLOTS+2]");
-        assert_eq!(base_registers(frame, &surroundings()), 3);
+        let bases = [Space::Local, Space::Shared].map(|s| base_registers(s, &surroundings()));
+        assert_eq!(bases, [2, 1]);
     }
 
     #[test]

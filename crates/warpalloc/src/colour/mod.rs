@@ -17,7 +17,7 @@ mod shrink;
 pub(crate) use attempt::{Attempt, MAX_INSTS_TO_COMPARE, attempts};
 pub(crate) use join_reloads::join_reloads;
 pub(crate) use problem::Problem;
-pub(crate) use rounds::{Coloured, colour_until_done, count_copies};
+pub(crate) use rounds::{Coloured, FrameUse, colour_until_done, count_copies};
 pub(crate) use shrink::shrink;
 
 use crate::error::Error;

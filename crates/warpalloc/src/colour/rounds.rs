@@ -51,10 +51,20 @@ pub(crate) struct Coloured<'p, 'a> {
     pub spiller: Option<Spiller<'a>>,
 }
 
+/// Whether spilled values may go to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameUse {
+    /// They may.
+    Allowed,
+    /// The first one that would ends the rounds.
+    Refused,
+}
+
 /// Colours and spills until every value has a register; nothing if that never happens.
 pub(crate) fn colour_until_done<'p, 'a>(
     problem: &'p Problem<'a>,
     colourer: &mut dyn Colourer,
+    frame: FrameUse,
     stats: &mut Stats,
 ) -> Result<Option<Coloured<'p, 'a>>, Error> {
     let mut problem = Held::Shared(problem);
@@ -87,6 +97,9 @@ pub(crate) fn colour_until_done<'p, 'a>(
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");
+        if frame == FrameUse::Refused && !problem.program.slots.is_empty() {
+            return Ok(None);
+        }
         check_spill_limit(stats, problem.options)?;
     }
     Ok(None)

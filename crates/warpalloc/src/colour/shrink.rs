@@ -24,6 +24,9 @@ pub(crate) fn shrink<'p, 'a>(
     let Coloured {
         problem, colours, ..
     } = &coloured;
+    if !problem.options.shrink {
+        return coloured;
+    }
     let mut clock = Clock::start();
     let Some(budget) = budget_to_try(problem, liveness, colours) else {
         return coloured;

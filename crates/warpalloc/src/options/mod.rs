@@ -57,6 +57,10 @@ pub struct Options {
     pub split: bool,
     /// Propagate copies, remove dead code and join accesses after allocation.
     pub cleanup: bool,
+    /// Colour again for fewer registers where that costs nothing.
+    pub shrink: bool,
+    /// General registers that hold the address of the spill frame, where there is a frame.
+    pub frame_base: u32,
     /// Choices of [`Strategy::Briggs`].
     pub briggs: BriggsOptions,
     /// Choices of [`Strategy::Fatpoint`].
@@ -134,6 +138,8 @@ impl Default for Options {
             schedule: true,
             split: true,
             cleanup: true,
+            shrink: true,
+            frame_base: 0,
             briggs: BriggsOptions::default(),
             knobs: Knobs::default(),
         }
@@ -193,6 +199,18 @@ const KEYS: &[Key] = &[
         get: |o| o.cleanup.to_string(),
         set: |o, v| v.parse().ok().map(|b| o.cleanup = b),
         values: "true or false",
+    },
+    Key {
+        name: "shrink",
+        get: |o| o.shrink.to_string(),
+        set: |o, v| v.parse().ok().map(|b| o.shrink = b),
+        values: "true or false",
+    },
+    Key {
+        name: "frame-base",
+        get: |o| o.frame_base.to_string(),
+        set: |o, v| v.parse().ok().map(|n| o.frame_base = n),
+        values: "a number of registers",
     },
     Key {
         name: "coalescing-factor",
@@ -382,6 +400,8 @@ mod tests {
             schedule: _,
             split: _,
             cleanup: _,
+            shrink: _,
+            frame_base: _,
             briggs:
                 BriggsOptions {
                     coalescing_factor: _,
@@ -400,7 +420,7 @@ mod tests {
             // Knobs keep a table of their own.
             knobs: _,
         } = Options::default();
-        assert_eq!(KEYS.len(), 18);
+        assert_eq!(KEYS.len(), 20);
     }
 
     #[test]

@@ -42,3 +42,33 @@ fn every_attempt_is_proved_and_executed() {
         assert!(proved.iter().all(|&count| count > 100), "{proved:?}");
     }
 }
+
+/// `count` values that are all live at once.
+fn crowd(count: usize) -> Function {
+    let lines = (0..count).map(|i| format!("    v{i}:r32 = load : read\n"));
+    let uses = (0..count).map(|i| format!("    store v{i} : write\n"));
+    let code: String = lines.chain(uses).collect();
+    let text =
+        format!("target cicc sm_80\nkernel crowd {{\nblock0:\n{code}    exit : exit write\n}}\n");
+    crate::text::parse(&text).unwrap().function
+}
+
+/// The registers of the frame's address are taken only where there is a frame.
+#[test]
+fn a_frame_base_costs_registers_where_something_is_spilled() {
+    let target = Target::cicc();
+    let highest = |count: usize| {
+        let options = Options {
+            frame_base: 2,
+            schedule: false,
+            ..Options::default()
+        };
+        let function = crowd(count);
+        let allocation = crate::allocate(&function, &target, &options).unwrap();
+        let touched = allocation.touched(&function, &target);
+        let highest = touched.registers(&target, File::R).last();
+        (highest, allocation.frame.local > 0)
+    };
+    assert_eq!(highest(15), (Some(14), false));
+    assert_eq!(highest(16), (Some(12), true));
+}

@@ -6,6 +6,8 @@
 //! each instruction, [`pressure`] how many that are in each register file, [`loops`] how deep
 //! each block is nested.
 //!
+//! [`object`] reads the files that hold such code: cubins, fatbins, host objects, archives.
+//!
 //! Nothing is guessed: a word whose opcode, form or width is not in the opcode table is an
 //! error that names it.
 
@@ -13,11 +15,14 @@ pub mod cfg;
 pub mod isa;
 pub mod liveness;
 pub mod loops;
+pub mod object;
 pub mod pressure;
 
 mod code;
+mod measure;
 
 pub use cfg::{Cfg, CfgError, Links};
 pub use code::{Code, CodeError};
 pub use isa::{DecodeError, Inst, Sm, decode};
 pub use liveness::Liveness;
+pub use measure::{LocalAccesses, MeasureError, Measures, Peak, measure};

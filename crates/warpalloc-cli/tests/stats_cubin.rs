@@ -1,13 +1,12 @@
 //! `warpalloc stats` on machine code as a shell user meets it.
 
 mod common;
-#[path = "../../warpalloc-sass/tests/object/image.rs"]
-mod image;
 
 use std::process::Output;
 
 use common::with_input;
 use serde_json::{Value, json};
+use warpalloc_fuzz::image;
 
 fn text(run: &Output) -> String {
     assert!(run.status.success(), "{}", said(run));

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
+use warpalloc_fuzz::image;
 use warpalloc_sass::object::{AttributeKind, AttributeValue, Cubin};
 
-use crate::image;
 use crate::tools::{CorpusCubin, Folder, assemble, corpus, corpus_cubins, output, tool};
 
 #[test]

@@ -4,9 +4,9 @@ use std::io::Cursor;
 use std::process::Command;
 
 use object::read::ReadCache;
+use warpalloc_fuzz::image::{self, part};
 use warpalloc_sass::object::{Container, Format, ImageKind, ObjectError};
 
-use crate::image::{self, part};
 use crate::tools::{Folder, assemble, corpus, output, tool};
 
 const LZ4: u64 = 0x2000;

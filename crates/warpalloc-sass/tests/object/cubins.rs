@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use warpalloc_fuzz::image;
 use warpalloc_sass::object::{Arch, Cubin, IndirectBranch, Linkage, Parameter, demangle};
 
-use crate::image;
 use crate::tools::{CorpusCubin, Folder, assemble, corpus_cubins, output, tool};
 
 #[test]

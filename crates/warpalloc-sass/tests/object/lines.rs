@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
+use warpalloc_fuzz::image;
 use warpalloc_sass::object::{Cubin, LineTable};
 
-use crate::image;
 use crate::tools::{CorpusCubin, Folder, assemble, corpus_cubins, output, tool};
 
 /// File and line of each instruction, by function, as `nvdisasm -g` annotates them:

@@ -7,7 +7,6 @@
 mod attributes;
 mod containers;
 mod cubins;
-mod damage;
-mod image;
+mod damaged;
 mod lines;
 mod tools;

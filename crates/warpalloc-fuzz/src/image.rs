@@ -1,23 +1,37 @@
 //! Cubins and fatbins written by hand, for tests without NVIDIA's tools.
+//!
+//! They look like what the toolkit writes and are not meant to run.
 
 /// A section of a cubin to be.
 pub struct Part {
+    /// Its name.
     pub name: &'static str,
+    /// `sh_type`.
     pub kind: u32,
+    /// `sh_info`.
     pub info: u32,
+    /// `sh_link`.
     pub link: u32,
+    /// Its content.
     pub data: Vec<u8>,
-    /// Of sections without content.
+    /// `sh_size`; more than the content of sections that have none in the file.
     pub size: u64,
 }
 
+/// `sh_type`: content as it is.
 pub const PROGBITS: u32 = 1;
+/// `sh_type`: symbols.
 pub const SYMTAB: u32 = 2;
+/// `sh_type`: names.
 pub const STRTAB: u32 = 3;
+/// `sh_type`: relocations with addends.
 pub const RELA: u32 = 4;
+/// `sh_type`: no content in the file.
 pub const NOBITS: u32 = 8;
+/// `sh_type`: attributes.
 pub const INFO: u32 = 0x7000_0000;
 
+/// A section with that content.
 pub fn part(name: &'static str, kind: u32, info: u32, data: Vec<u8>) -> Part {
     Part {
         name,
@@ -102,6 +116,7 @@ pub fn cubin() -> Vec<u8> {
     elf(190, 8, 0x0600_5a04, &cubin_parts())
 }
 
+/// The sections of [`cubin`]; the code is the first.
 pub fn cubin_parts() -> Vec<Part> {
     let mut info = attribute(0x2f, &[1, 24]);
     info.extend(attribute(0x11, &[1, 16]));

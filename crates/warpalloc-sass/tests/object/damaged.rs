@@ -1,8 +1,9 @@
 //! Damaged input: an error that names the place, never a panic.
 
-use warpalloc_sass::object::{Container, Cubin};
+use warpalloc::generate::Rng;
+use warpalloc_fuzz::{damage, image, reads};
+use warpalloc_sass::object::Cubin;
 
-use crate::image;
 use crate::tools::{CorpusCubin, corpus_cubins};
 
 fn refusal(parts: &[image::Part]) -> String {
@@ -70,73 +71,12 @@ fn indirect_branches_whose_list_ends_early_have_no_targets() {
     assert_eq!(cubin.function("k").unwrap().indirect_branches(), []);
 }
 
-/// A small generator: the same damage on every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.next() % bound.max(1)
-    }
-}
-
-/// One to four bytes, words or cuts.
-fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
-    const NUMBERS: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(8) {
-            0 => bytes.truncate(at),
-            1..=3 => {
-                let number = NUMBERS[random.below(NUMBERS.len())].to_le_bytes();
-                let width = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
-                bytes[at..at + width].copy_from_slice(&number[..width]);
-            }
-            _ if bytes.is_empty() => {}
-            _ => bytes[at] = random.next() as u8,
-        }
-        if bytes.is_empty() {
-            return;
-        }
-    }
-}
-
-/// Reads everything there is to read.
-fn read_all(bytes: &[u8]) {
-    let Ok(container) = Container::read(bytes) else {
-        return;
-    };
-    for image in container.images() {
-        let packed = container.bytes(image).unwrap_or_default();
-        let Ok(content) = image.unpack(packed) else {
-            continue;
-        };
-        let Ok(cubin) = Cubin::read(&content) else {
-            continue;
-        };
-        let tables = [cubin.source_lines(), cubin.ptx_lines()];
-        for function in &cubin.functions {
-            let _ = (function.block_threads(), function.parameters());
-            let _ = function.indirect_branches();
-            for lines in tables.iter().flatten() {
-                let _ = lines.find(function.section, 16);
-            }
-        }
-    }
-}
-
 fn damage_many(original: &[u8], rounds: usize, seed: u64) {
-    let mut random = Random(seed);
+    let mut rng = Rng::new(seed);
     for _ in 0..rounds {
         let mut bytes = original.to_vec();
-        damage(&mut bytes, &mut random);
-        read_all(&bytes);
+        damage::bytes(&mut bytes, &mut rng);
+        reads(&bytes);
     }
 }
 

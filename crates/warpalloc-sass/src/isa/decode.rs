@@ -217,21 +217,33 @@ impl Reader {
                 }
                 Ok(())
             }
+            Field::Reversed => {
+                let index = 7 - bits(self.word, 87, 3) as u8;
+                if index < 7 {
+                    self.imply(Access::Use, File::UP, index);
+                }
+                Ok(())
+            }
             Field::Mask(access, file, at) => {
                 let mask = bits(self.word, at, 7);
                 for index in (0..7).filter(|index| mask >> index & 1 != 0) {
-                    self.operands.push(Operand {
-                        file,
-                        first: index,
-                        width: 1,
-                        access,
-                        field: None,
-                        field_bits: 0,
-                    });
+                    self.imply(access, file, index);
                 }
                 Ok(())
             }
         }
+    }
+
+    /// A register whose number no field of its own gives.
+    fn imply(&mut self, access: Access, file: File, first: u8) {
+        self.operands.push(Operand {
+            file,
+            first,
+            width: 1,
+            access,
+            field: None,
+            field_bits: 0,
+        });
     }
 
     fn push(

@@ -4,6 +4,7 @@ mod decode;
 mod inst;
 mod register;
 mod table;
+mod tensor;
 
 pub use decode::{DecodeError, decode};
 pub use inst::{

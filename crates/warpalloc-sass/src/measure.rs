@@ -89,18 +89,18 @@ impl Measures {
 /// Decodes and measures `function` of `cubin`.
 pub fn measure(cubin: &Cubin, function: &Function) -> Result<Measures, MeasureError> {
     let code = Code::decode(function.code, cubin.arch.sm)?;
-    let cfg = Cfg::build(&code, &cubin.links(function))?;
+    let cfg = Cfg::build(&code, &cubin.links(function, &code))?;
     let liveness = Liveness::compute(&code, &cfg);
     let loops = Loops::compute(&cfg);
-    let peaks = File::ALL.into_iter().filter_map(|file| {
-        let pressure = Pressure::compute(&code, &cfg, &liveness, file);
-        (pressure.named > 0).then(|| Peak {
-            file,
-            registers: pressure.peak,
-            named: pressure.named,
-            offset: pressure.peak_inst.map(Code::offset),
-            mnemonic: pressure.peak_inst.map(|inst| code.insts()[inst].mnemonic()),
-        })
+    let pressures = Pressure::of_files(&code, &cfg, &liveness, File::ALL);
+    let peaks = File::ALL.into_iter().zip(pressures);
+    let peaks = peaks.filter(|(_, pressure)| pressure.named > 0);
+    let peaks = peaks.map(|(file, pressure)| Peak {
+        file,
+        registers: pressure.peak,
+        named: pressure.named,
+        offset: pressure.peak_inst.map(Code::offset),
+        mnemonic: pressure.peak_inst.map(|inst| code.insts()[inst].mnemonic()),
     });
     let depths = (0..cfg.blocks().len()).filter(|&block| cfg.is_reachable(block));
     Ok(Measures {

@@ -6,6 +6,8 @@ use super::cubin::{Arch, Section, Symbol, text_symbol};
 use super::window::{u32_at, u64_at};
 use super::{Attribute, AttributeKind, Cubin, IndirectBranch, ObjectError, Parameter};
 use crate::cfg::Links;
+use crate::code::Code;
+use crate::isa::{CallTarget, Flow, Inst};
 
 /// A function with its own `.text` section: a kernel, or, in a cubin yet to be linked, a
 /// device function.
@@ -138,14 +140,18 @@ impl Function<'_> {
 }
 
 impl Cubin<'_> {
-    /// What the tables of the cubin say of control flow in `function`.
-    pub fn links(&self, function: &Function) -> Links {
-        let mut links = Links {
-            // Addresses of device functions are data once a cubin is linked, so that any of
-            // them may be called from elsewhere.
-            entries: function.inner.iter().map(|f| offset(f.offset)).collect(),
-            ..Links::default()
+    /// What the tables of the cubin say of control flow in `function`, whose code is `code`.
+    pub fn links(&self, function: &Function, code: &Code) -> Links {
+        let mut links = Links::default();
+        // The address of a device function within other code is of use to that code alone, and
+        // only an indirect call takes one.
+        let is_indirect = |inst: &Inst| {
+            let target = CallTarget::Indirect;
+            inst.flow() == Flow::Call { target }
         };
+        if code.insts().iter().any(is_indirect) {
+            links.entries = function.inner.iter().map(|f| offset(f.offset)).collect();
+        }
         for branch in function.indirect_branches() {
             let targets = branch.targets.iter().map(|&target| offset(target.into()));
             let at = offset(branch.offset.into());

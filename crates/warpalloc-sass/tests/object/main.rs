@@ -9,4 +9,5 @@ mod containers;
 mod cubins;
 mod damaged;
 mod lines;
+mod measures;
 mod tools;

@@ -21,6 +21,7 @@ use super::decode::bits;
 use super::inst::{Effect, Latency, Pipe, Space};
 use super::register::File;
 use super::tensor::*;
+use super::texture::*;
 use super::{Sm, inst::Access};
 
 /// How many registers a field stands for.
@@ -559,6 +560,27 @@ pub(crate) static ROWS: &[Row] = &[
     raw("BPT", 0x95c, Pipe::Control, &[]).flow(Go::Trap),
     raw("NANOSLEEP", 0x95d, Pipe::Control, &[PU]),
     raw("NANOSLEEP", 0x35d, Pipe::Control, &[At(Use, R, 32, ONE), PU]),
+
+    // Textures and surfaces.
+    raw("TEX", 0x361, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TEX", 0xb60, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TEX", 0xf60, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TLD4", 0x364, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD4", 0xb63, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD4", 0xf63, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TLD", 0x367, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD", 0xb66, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD", 0xf66, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TXQ", 0x370, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(TWO)]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TXQ", 0xf6f, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(ONE), At(Use, UR, 40, TWO)]).set91().unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("SULD", 0x99a, Pipe::Texture, &[D(Size), A(By(surface)), At(Use, R, 64, ONE), PD]).memory(Space::Surface, Effect::Load).until_sm(89),
+    raw("SULD", 0xb99, Pipe::Texture, &[D(Size), A(By(surface)), PD]).memory(Space::Surface, Effect::Load).until_sm(89),
+    raw("SULD", 0xf99, Pipe::Texture, &[D(Size), A(By(surface)), At(Use, UR, 40, ONE), PD]).set91().memory(Space::Surface, Effect::Load).since_sm(90),
+    raw("SUST", 0x99e, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, Size), At(Use, R, 64, ONE)]).memory(Space::Surface, Effect::Store).until_sm(89),
+    raw("SUST", 0xb9d, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, Size)]).memory(Space::Surface, Effect::Store).until_sm(89),
+    raw("SUST", 0xf9d, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, Size), At(Use, UR, 40, ONE)]).set91().memory(Space::Surface, Effect::Store).since_sm(90),
+    raw("SURED", 0x3a0, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, By(surface_reduction)), At(Use, R, 64, ONE)]).unsized_memory(Space::Surface, Effect::Reduction).until_sm(89),
+    raw("SURED", 0xf9f, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, By(surface_reduction)), At(Use, UR, 40, ONE)]).set91().unsized_memory(Space::Surface, Effect::Reduction).since_sm(90),
 
     // Memory.
     raw("LD", 0x980, Pipe::Memory, &[D(Size), A(By(address)), At(Use, UR, 32, TWO)]).set91().memory(Space::Generic, Effect::Load),

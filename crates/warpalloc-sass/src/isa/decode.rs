@@ -149,7 +149,7 @@ pub fn decode(word: u128, sm: Sm) -> Result<Inst, DecodeError> {
         operands,
         guard: guard(word, row),
         memory: memory(word, row),
-        flow: flow(word, row),
+        flow: flow(word, row, sm),
     })
 }
 
@@ -342,11 +342,11 @@ fn memory(word: u128, row: &Row) -> Option<Memory> {
     })
 }
 
-fn flow(word: u128, row: &Row) -> Flow {
-    // Eight low bits and 48 high ones, signed, in units of four bytes.
-    let displacement = || {
-        let raw = bits(word, 34, 48) << 8 | bits(word, 16, 8);
-        ((raw << 8) as i64 >> 8) * 4
+fn flow(word: u128, row: &Row, sm: Sm) -> Flow {
+    // Signed, in units of four bytes. From sm_90 on eight low bits stand apart.
+    let displacement = || match sm.number() {
+        ..90 => ((bits(word, 34, 48) << 16) as i64 >> 16) * 4,
+        _ => (((bits(word, 34, 48) << 8 | bits(word, 16, 8)) << 8) as i64 >> 8) * 4,
     };
     match row.flow {
         FlowSpec::Next => Flow::Next,

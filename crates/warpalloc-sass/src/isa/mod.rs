@@ -5,6 +5,7 @@ mod inst;
 mod register;
 mod table;
 mod tensor;
+mod texture;
 
 pub use decode::{DecodeError, decode};
 pub use inst::{

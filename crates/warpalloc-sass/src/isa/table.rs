@@ -21,6 +21,7 @@ use super::decode::bits;
 use super::inst::{Effect, Latency, Pipe, Space};
 use super::register::File;
 use super::tensor::*;
+use super::texture::*;
 use super::{Sm, inst::Access};
 
 /// How many registers a field stands for.
@@ -183,11 +184,6 @@ impl Row {
         self.bit91(Some(true))
     }
 
-    /// Bit 91 may be either.
-    const fn any91(self) -> Self {
-        self.bit91(None)
-    }
-
     const fn bit91(mut self, bit: Option<bool>) -> Self {
         if let Layout::Raw(form, _) = self.layout {
             self.layout = Layout::Raw(form, bit);
@@ -230,7 +226,7 @@ impl Row {
         self
     }
 
-    const fn from_sm(mut self, sm: u32) -> Self {
+    const fn since_sm(mut self, sm: u32) -> Self {
         self.sms.0 = sm;
         self
     }
@@ -404,7 +400,7 @@ pub(crate) static ROWS: &[Row] = &[
     row("FSET", 0x00a, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE), PU]),
     row("FSETP", 0x00b, SECOND, Pipe::Alu, &[A(ONE), Y(ONE), PD, PD2, PU]),
     row("ISETP", 0x00c, SECOND, Pipe::Alu, &[A(ONE), Y(ONE), PD, PD2, PU, If(72, 1, 1, &PU3)]),
-    row("VIMNMX3", 0x00f, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).from_sm(90),
+    row("VIMNMX3", 0x00f, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).since_sm(90),
 
     // Integers.
     row("IADD3", 0x010, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PD, PD2, If(74, 1, 1, &PU), If(74, 1, 1, &PU2)]),
@@ -438,9 +434,9 @@ pub(crate) static ROWS: &[Row] = &[
     row("DSETP", 0x02a, THIRD, Pipe::Double, &[A(TWO), Y(TWO), PD, PD2, PU]),
     row("DFMA", 0x02b, ANY, Pipe::Double, &[D(TWO), A(TWO), B(TWO), C(TWO)]),
 
-    raw("PREEXIT", 0x82d, Pipe::Control, &[]).from_sm(90).read_only(),
-    raw("ACQBULK", 0x82e, Pipe::Control, &[]).from_sm(90).read_only(),
-    raw("ELECT", 0x82f, Pipe::Control, &[PD, At(Def, UR, 16, ONE)]).from_sm(90).read_only(),
+    raw("PREEXIT", 0x82d, Pipe::Control, &[]).since_sm(90).read_only(),
+    raw("ACQBULK", 0x82e, Pipe::Control, &[]).since_sm(90).read_only(),
+    raw("ELECT", 0x82f, Pipe::Control, &[PD, At(Def, UR, 16, ONE)]).since_sm(90).read_only(),
 
     // Half precision.
     row("HADD2", 0x030, THIRD, Pipe::Half, &[D(ONE), A(ONE), Y(ONE)]),
@@ -449,16 +445,16 @@ pub(crate) static ROWS: &[Row] = &[
     row("HSET2", 0x033, THIRD, Pipe::Half, &[D(ONE), A(ONE), Y(ONE), PU]),
     row("HSETP2", 0x034, THIRD, Pipe::Half, &[A(ONE), Y(ONE), PD, PD2, PU]),
     row("HFMA2", 0x035, ANY, Pipe::Half, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
-    row("VIADD", 0x036, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE)]).from_sm(90),
+    row("VIADD", 0x036, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE)]).since_sm(90),
     row("I2I", 0x038, SECOND, Pipe::Alu, &[D(ONE), Y(ONE)]),
     row("I2IP", 0x039, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
-    row("F2FP", 0x03e, SECOND, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), If(78, 1, 1, &C(ONE))]).from_sm(80),
-    row("HMNMX2", 0x040, SECOND, Pipe::Half, &[D(ONE), A(ONE), Y(ONE), PU]).from_sm(80),
-    raw("F2IP", 0x243, Pipe::Alu, &[D(ONE), A(ONE), At(Use, R, 32, ONE), At(Use, R, 64, ONE)]).from_sm(90),
-    row("I2FP", 0x045, SECOND, Pipe::Alu, &[D(ONE), Y(ONE)]).from_sm(86),
-    row("VIADDMNMX", 0x046, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).from_sm(90),
-    row("VHMNMX", 0x047, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).from_sm(90),
-    row("VIMNMX", 0x048, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE), PU]).from_sm(90),
+    row("F2FP", 0x03e, SECOND, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), If(78, 1, 1, &C(ONE))]).since_sm(80),
+    row("HMNMX2", 0x040, SECOND, Pipe::Half, &[D(ONE), A(ONE), Y(ONE), PU]).since_sm(80),
+    raw("F2IP", 0x243, Pipe::Alu, &[D(ONE), A(ONE), At(Use, R, 32, ONE), At(Use, R, 64, ONE)]).since_sm(90),
+    row("I2FP", 0x045, SECOND, Pipe::Alu, &[D(ONE), Y(ONE)]).since_sm(86),
+    row("VIADDMNMX", 0x046, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).since_sm(90),
+    row("VHMNMX", 0x047, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).since_sm(90),
+    row("VIMNMX", 0x048, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE), PU]).since_sm(90),
 
     // Matrix products.
     raw("MOVM", 0x23a, Pipe::Tensor, &[D(ONE), A(ONE)]).variable(),
@@ -466,19 +462,19 @@ pub(crate) static ROWS: &[Row] = &[
     raw("LDSM", 0x83b, Pipe::Memory, &[D(By(matrices)), A(ONE), At(Use, UR, 32, ONE)]).set91().unsized_memory(Space::Shared, Effect::Load),
     raw("HMMA", 0x23c, Pipe::Tensor, &[D(By(hmma_sum)), A(By(hmma_a)), At(Use, R, 32, By(hmma_b)), At(Use, R, 64, By(hmma_sum)), If(73, 1, 1, &At(Use, R, 40, ONE))]),
     raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma75_sum)), A(By(imma75_a)), At(Use, R, 32, By(imma75_b)), At(Use, R, 64, By(imma75_sum))]).variable().until_sm(75),
-    raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma_sum)), A(By(imma_a)), At(Use, R, 32, By(imma_b)), At(Use, R, 64, By(imma_sum)), If(72, 1, 1, &At(Use, R, 40, ONE))]).from_sm(80),
+    raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma_sum)), A(By(imma_a)), At(Use, R, 32, By(imma_b)), At(Use, R, 64, By(imma_sum)), If(72, 1, 1, &At(Use, R, 40, ONE))]).since_sm(80),
     raw("BMMA", 0x23d, Pipe::Tensor, &[D(By(bmma_sum)), A(By(bmma_a)), At(Use, R, 32, By(bmma_b)), At(Use, R, 64, By(bmma_sum))]),
-    raw("DMMA", 0x23f, Pipe::Tensor, &[D(Is(4)), A(TWO), At(Use, R, 32, TWO), At(Use, R, 64, Is(4))]).when(&[(76, 1, 0)]).variable().from_sm(80).until_sm(89),
-    raw("DMMA", 0x23f, Pipe::Tensor, &[D(By(dmma_sum)), A(By(dmma_a)), At(Use, R, 32, By(dmma_b)), At(Use, R, 64, By(dmma_sum))]).variable().from_sm(90),
-    raw("QMMA", 0x27a, Pipe::Tensor, &[D(By(qmma_sum)), A(By(qmma_a)), At(Use, R, 32, By(qmma_b)), At(Use, R, 64, By(qmma_sum)), Reversed, If(80, 1, 1, &At(Use, R, 40, ONE))]).from_sm(89),
+    raw("DMMA", 0x23f, Pipe::Tensor, &[D(Is(4)), A(TWO), At(Use, R, 32, TWO), At(Use, R, 64, Is(4))]).when(&[(76, 1, 0)]).variable().since_sm(80).until_sm(89),
+    raw("DMMA", 0x23f, Pipe::Tensor, &[D(By(dmma_sum)), A(By(dmma_a)), At(Use, R, 32, By(dmma_b)), At(Use, R, 64, By(dmma_sum))]).variable().since_sm(90),
+    raw("QMMA", 0x27a, Pipe::Tensor, &[D(By(qmma_sum)), A(By(qmma_a)), At(Use, R, 32, By(qmma_b)), At(Use, R, 64, By(qmma_sum)), Reversed, If(80, 1, 1, &At(Use, R, 40, ONE))]).since_sm(89),
     raw("HMMA", 0x236, Pipe::Tensor, &[D(TWO), A(TWO), At(Use, R, 32, TWO), At(Use, R, 64, TWO)]).when(&[(75, 2, 0)]).until_sm(75),
-    raw("STSM", 0x844, Pipe::Memory, &[A(ONE), At(Use, R, 32, By(matrices))]).unsized_memory(Space::Shared, Effect::Store).from_sm(90),
-    raw("HGMMA", 0x9f0, Pipe::Tensor, &[D(By(hgmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(hgmma_sum)), Reversed, If(73, 1, 1, &At(Use, R, 40, ONE))]).set91().from_sm(90).read_only(),
-    raw("HGMMA", 0xdf0, Pipe::Tensor, &[D(By(hgmma_sum)), A(Is(4)), At(Use, UR, 32, Is(4)), At(Use, R, 64, By(hgmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).from_sm(90).read_only(),
+    raw("STSM", 0x844, Pipe::Memory, &[A(ONE), At(Use, R, 32, By(matrices))]).unsized_memory(Space::Shared, Effect::Store).since_sm(90),
+    raw("HGMMA", 0x9f0, Pipe::Tensor, &[D(By(hgmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(hgmma_sum)), Reversed, If(73, 1, 1, &At(Use, R, 40, ONE))]).set91().since_sm(90).read_only(),
+    raw("HGMMA", 0xdf0, Pipe::Tensor, &[D(By(hgmma_sum)), A(Is(4)), At(Use, UR, 32, Is(4)), At(Use, R, 64, By(hgmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).since_sm(90).read_only(),
 
-    raw("IGMMA", 0x9f1, Pipe::Tensor, &[D(By(igmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(igmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).from_sm(90).read_only(),
-    raw("IGMMA", 0xdf1, Pipe::Tensor, &[D(By(igmma_sum)), A(Is(4)), At(Use, UR, 32, Is(4)), At(Use, R, 64, By(igmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).from_sm(90).read_only(),
-    raw("QGMMA", 0x9f3, Pipe::Tensor, &[D(By(qgmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(qgmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).from_sm(90).read_only(),
+    raw("IGMMA", 0x9f1, Pipe::Tensor, &[D(By(igmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(igmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).since_sm(90).read_only(),
+    raw("IGMMA", 0xdf1, Pipe::Tensor, &[D(By(igmma_sum)), A(Is(4)), At(Use, UR, 32, Is(4)), At(Use, R, 64, By(igmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).since_sm(90).read_only(),
+    raw("QGMMA", 0x9f3, Pipe::Tensor, &[D(By(qgmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(qgmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).since_sm(90).read_only(),
 
     // The uniform datapath.
     raw("PMTRIG", 0x801, Pipe::Control, &[]),
@@ -504,7 +500,7 @@ pub(crate) static ROWS: &[Row] = &[
     row("UFLO", 0x0bd, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE)]),
     row("UBREV", 0x0be, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE)]),
     row("UPOPC", 0x0bf, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE)]),
-    raw("R2UR", 0x2ca, Pipe::Alu, &[At(Def, UR, 16, ONE), A(ONE), PD]).from_sm(90),
+    raw("R2UR", 0x2ca, Pipe::Alu, &[At(Def, UR, 16, ONE), A(ONE), PD]).since_sm(90),
 
     // Conversions and transcendental functions.
     row("FLO", 0x100, SECOND, Pipe::Xu, &[D(ONE), Y(ONE), PD]),
@@ -545,7 +541,7 @@ pub(crate) static ROWS: &[Row] = &[
     raw("BRA", 0x947, Pipe::Control, &[At(Use, UR, 24, ONE), PU]).set91().flow(Go::ConditionalBranch),
     raw("BRA", 0x547, Pipe::Control, &[At(Use, UP, 24, ONE), PU]).set91().flow(Go::ConditionalBranch),
     raw("WARPSYNC", 0x348, Pipe::Control, &[At(Use, R, 32, ONE), PU]).until_sm(89),
-    raw("WARPSYNC", 0x348, Pipe::Control, &[A(ONE), PU]).from_sm(90),
+    raw("WARPSYNC", 0x348, Pipe::Control, &[A(ONE), PU]).since_sm(90),
     raw("WARPSYNC", 0x948, Pipe::Control, &[PU]),
     raw("BRX", 0x949, Pipe::Control, &[A(TWO), PU]).flow(Go::Indirect),
     raw("EXIT", 0x94d, Pipe::Control, &[PU]).flow(Go::Exit),
@@ -564,6 +560,27 @@ pub(crate) static ROWS: &[Row] = &[
     raw("BPT", 0x95c, Pipe::Control, &[]).flow(Go::Trap),
     raw("NANOSLEEP", 0x95d, Pipe::Control, &[PU]),
     raw("NANOSLEEP", 0x35d, Pipe::Control, &[At(Use, R, 32, ONE), PU]),
+
+    // Textures and surfaces.
+    raw("TEX", 0x361, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TEX", 0xb60, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TEX", 0xf60, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TLD4", 0x364, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD4", 0xb63, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD4", 0xf63, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TLD", 0x367, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD", 0xb66, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TLD", 0xf66, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TXQ", 0x370, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(TWO)]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TXQ", 0xf6f, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(ONE), At(Use, UR, 40, TWO)]).set91().unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("SULD", 0x99a, Pipe::Texture, &[D(Size), A(By(surface)), At(Use, R, 64, ONE), PD]).memory(Space::Surface, Effect::Load).until_sm(89),
+    raw("SULD", 0xb99, Pipe::Texture, &[D(Size), A(By(surface)), PD]).memory(Space::Surface, Effect::Load).until_sm(89),
+    raw("SULD", 0xf99, Pipe::Texture, &[D(Size), A(By(surface)), At(Use, UR, 40, ONE), PD]).set91().memory(Space::Surface, Effect::Load).since_sm(90),
+    raw("SUST", 0x99e, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, Size), At(Use, R, 64, ONE)]).memory(Space::Surface, Effect::Store).until_sm(89),
+    raw("SUST", 0xb9d, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, Size)]).memory(Space::Surface, Effect::Store).until_sm(89),
+    raw("SUST", 0xf9d, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, Size), At(Use, UR, 40, ONE)]).set91().memory(Space::Surface, Effect::Store).since_sm(90),
+    raw("SURED", 0x3a0, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, By(surface_reduction)), At(Use, R, 64, ONE)]).unsized_memory(Space::Surface, Effect::Reduction).until_sm(89),
+    raw("SURED", 0xf9f, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, By(surface_reduction)), At(Use, UR, 40, ONE)]).set91().unsized_memory(Space::Surface, Effect::Reduction).since_sm(90),
 
     // Memory.
     raw("LD", 0x980, Pipe::Memory, &[D(Size), A(By(address)), At(Use, UR, 32, TWO)]).set91().memory(Space::Generic, Effect::Load),
@@ -586,7 +603,7 @@ pub(crate) static ROWS: &[Row] = &[
     raw("SHFL", 0x989, Pipe::Memory, &[D(ONE), A(ONE), At(Use, R, 64, ONE), PD]),
     raw("SHFL", 0xf89, Pipe::Memory, &[D(ONE), A(ONE), PD]),
     raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).until_sm(89),
-    raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).from_sm(90),
+    raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).since_sm(90),
     raw("ATOM", 0x38a, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), PD]).unsized_memory(Space::Generic, Effect::Atomic).until_sm(89),
     raw("ATOM", 0x38b, Pipe::Memory, &[D(By(atomic_cas)), A(By(extended)), At(Use, R, 32, By(atomic_cas)), At(Use, R, 64, By(atomic_cas)), PD]).unsized_memory(Space::Generic, Effect::Atomic),
     raw("ATOMG", 0x3a8, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), PD]).unsized_memory(Space::Global, Effect::Atomic).until_sm(89),
@@ -596,44 +613,44 @@ pub(crate) static ROWS: &[Row] = &[
     raw("ATOMS", 0xf8c, Pipe::Memory, &[D(By(atomic_shared)), A(ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic),
     raw("ATOMS", 0x38d, Pipe::Memory, &[D(By(atomic_shared)), A(ONE), At(Use, R, 32, By(atomic_shared)), At(Use, R, 64, By(atomic_shared))]).unsized_memory(Space::Shared, Effect::Atomic),
     raw("RED", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).until_sm(89),
-    raw("REDG", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).from_sm(90),
+    raw("REDG", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).since_sm(90),
     raw("RED", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic80))]).unsized_memory(Space::Global, Effect::Reduction).until_sm(89),
     raw("CCTL", 0x98f, Pipe::Memory, &[A(By(extended))]).fixed().unsized_memory(Space::Generic, Effect::Cache),
     raw("MEMBAR", 0x992, Pipe::Memory, &[]).fixed(),
     raw("MATCH", 0x3a1, Pipe::Memory, &[D(ONE), A(By(wide73)), PD]),
-    raw("ATOM", 0x9a2, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).from_sm(90),
-    raw("ATOMG", 0x9a3, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).from_sm(90),
-    raw("REDG", 0x9a6, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).from_sm(90),
+    raw("ATOM", 0x9a2, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).since_sm(90),
+    raw("ATOMG", 0x9a3, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).since_sm(90),
+    raw("REDG", 0x9a6, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).since_sm(90),
     raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).until_sm(89),
-    raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).from_sm(90),
+    raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).since_sm(90),
     raw("QSPC", 0x3aa, Pipe::Memory, &[D(ONE), A(By(extended)), PD]),
     raw("QSPC", 0x9aa, Pipe::Memory, &[D(ONE), At(Use, UR, 32, TWO), PD]).set91().when(&[(24, 8, 255)]),
-    raw("CGAERRBAR", 0x5ab, Pipe::Memory, &[]).fixed().from_sm(90),
+    raw("CGAERRBAR", 0x5ab, Pipe::Memory, &[]).fixed().since_sm(90),
     raw("ERRBAR", 0x9ab, Pipe::Memory, &[]).fixed(),
-    raw("LDGSTS", 0xfae, Pipe::Memory, &[At(Use, R, 16, ONE), A(TWO), At(Use, UR, 64, TWO), PU]).set91().memory(Space::Shared, Effect::AsyncCopy).from_sm(80),
-    raw("LDGDEPBAR", 0x9af, Pipe::Memory, &[]).from_sm(80),
+    raw("LDGSTS", 0xfae, Pipe::Memory, &[At(Use, R, 16, ONE), A(TWO), At(Use, UR, 64, TWO), PU]).set91().memory(Space::Shared, Effect::AsyncCopy).since_sm(80),
+    raw("LDGDEPBAR", 0x9af, Pipe::Memory, &[]).since_sm(80),
     raw("R2UR", 0x3c2, Pipe::Alu, &[At(Def, UR, 16, ONE), A(ONE), PD]).variable().until_sm(89),
     raw("S2UR", 0x9c3, Pipe::Control, &[At(Def, UR, 16, ONE)]).variable(),
-    raw("REDUX", 0x3c4, Pipe::Memory, &[At(Def, UR, 16, ONE), A(ONE)]).from_sm(80),
-    raw("SYNCS", 0x5a7, Pipe::Memory, &[PD, A(ONE), At(Use, R, 32, ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic).from_sm(90).read_only(),
-    raw("SYNCS", 0x9a7, Pipe::Memory, &[D(TWO), A(ONE), At(Use, R, 32, ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic).from_sm(90).read_only(),
-    raw("SYNCS", 0x5b2, Pipe::Memory, &[At(Def, UR, 16, TWO), At(Use, UR, 24, ONE), At(Use, UR, 32, TWO)]).set91().unsized_memory(Space::Shared, Effect::Atomic).from_sm(90).read_only(),
-    raw("SYNCS", 0x9b1, Pipe::Memory, &[A(ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Cache).from_sm(90).read_only(),
-    raw("ARRIVES", 0x9b0, Pipe::Memory, &[A(ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic).from_sm(80).read_only(),
-    raw("UTMALDG", 0x5b4, Pipe::Memory, &[At(Use, UR, 32, By(tensor_load)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0), (82, 1, 0)]).unsized_memory(Space::Shared, Effect::AsyncCopy).from_sm(90).read_only(),
-    raw("UTMALDG", 0x3b4, Pipe::Memory, &[At(Use, UR, 32, By(tensor_load)), At(Use, UR, 24, TWO), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Shared, Effect::AsyncCopy).from_sm(90).read_only(),
-    raw("UTMASTG", 0x3b5, Pipe::Memory, &[At(Use, UR, 32, By(tensor_store)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::AsyncCopy).from_sm(90).read_only(),
-    raw("UTMAREDG", 0x3b6, Pipe::Memory, &[At(Use, UR, 32, By(tensor_store)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::AsyncCopy).from_sm(90).read_only(),
-    raw("UTMACMDFLUSH", 0x9b7, Pipe::Memory, &[]).from_sm(90).read_only(),
-    raw("UTMAPF", 0x5b8, Pipe::Memory, &[At(Use, UR, 32, By(tensor_prefetch)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0), (82, 1, 0)]).unsized_memory(Space::Global, Effect::Cache).from_sm(90).read_only(),
-    raw("UTMACCTL", 0x9b9, Pipe::Memory, &[At(Use, UR, 24, TWO)]).set91().unsized_memory(Space::Global, Effect::Cache).from_sm(90).read_only(),
-    raw("UBLKCP", 0x3ba, Pipe::Memory, &[At(Use, UR, 32, TWO), At(Use, UR, 24, By(bulk_source)), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Shared, Effect::AsyncCopy).from_sm(90).read_only(),
-    raw("UBLKRED", 0x3bb, Pipe::Memory, &[At(Use, UR, 32, TWO), At(Use, UR, 24, By(bulk_source)), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::AsyncCopy).from_sm(90).read_only(),
-    raw("UBLKPF", 0x3bc, Pipe::Memory, &[At(Use, UR, 24, TWO), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::Cache).from_sm(90).read_only(),
-    raw("STAS", 0xdbd, Pipe::Memory, &[A(By(address)), At(Use, R, 32, Size)]).set91().when(&[(64, 6, 63)]).memory(Space::Shared, Effect::Store).from_sm(90).read_only(),
-    raw("WARPGROUP", 0x9c5, Pipe::Control, &[]).from_sm(90).read_only(),
-    raw("UCGABAR_ARV", 0x9c7, Pipe::Control, &[]).set91().from_sm(90).read_only(),
-    raw("UCGABAR_WAIT", 0xdc7, Pipe::Control, &[]).set91().from_sm(90).read_only(),
-    raw("USETMAXREG", 0x9c8, Pipe::Control, &[]).from_sm(90).read_only(),
-    raw("FENCE", 0x3c6, Pipe::Memory, &[]).from_sm(90).read_only(),
+    raw("REDUX", 0x3c4, Pipe::Memory, &[At(Def, UR, 16, ONE), A(ONE)]).since_sm(80),
+    raw("SYNCS", 0x5a7, Pipe::Memory, &[PD, A(ONE), At(Use, R, 32, ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic).since_sm(90).read_only(),
+    raw("SYNCS", 0x9a7, Pipe::Memory, &[D(TWO), A(ONE), At(Use, R, 32, ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic).since_sm(90).read_only(),
+    raw("SYNCS", 0x5b2, Pipe::Uniform, &[At(Def, UR, 16, TWO), At(Use, UR, 24, ONE), At(Use, UR, 32, TWO)]).set91().unsized_memory(Space::Shared, Effect::Atomic).since_sm(90).variable().read_only(),
+    raw("SYNCS", 0x9b1, Pipe::Memory, &[A(ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Cache).since_sm(90).read_only(),
+    raw("ARRIVES", 0x9b0, Pipe::Memory, &[A(ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic).since_sm(80).read_only(),
+    raw("UTMALDG", 0x5b4, Pipe::Uniform, &[At(Use, UR, 32, By(tensor_load)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0), (82, 1, 0)]).unsized_memory(Space::Shared, Effect::AsyncCopy).since_sm(90).variable().read_only(),
+    raw("UTMALDG", 0x3b4, Pipe::Uniform, &[At(Use, UR, 32, By(tensor_load)), At(Use, UR, 24, TWO), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Shared, Effect::AsyncCopy).since_sm(90).variable().read_only(),
+    raw("UTMASTG", 0x3b5, Pipe::Uniform, &[At(Use, UR, 32, By(tensor_store)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::AsyncCopy).since_sm(90).variable().read_only(),
+    raw("UTMAREDG", 0x3b6, Pipe::Uniform, &[At(Use, UR, 32, By(tensor_store)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::AsyncCopy).since_sm(90).variable().read_only(),
+    raw("UTMACMDFLUSH", 0x9b7, Pipe::Uniform, &[]).since_sm(90).variable().read_only(),
+    raw("UTMAPF", 0x5b8, Pipe::Uniform, &[At(Use, UR, 32, By(tensor_prefetch)), At(Use, UR, 24, TWO)]).set91().when(&[(76, 1, 0), (82, 1, 0)]).unsized_memory(Space::Global, Effect::Cache).since_sm(90).variable().read_only(),
+    raw("UTMACCTL", 0x9b9, Pipe::Uniform, &[At(Use, UR, 24, TWO)]).set91().unsized_memory(Space::Global, Effect::Cache).since_sm(90).variable().read_only(),
+    raw("UBLKCP", 0x3ba, Pipe::Uniform, &[At(Use, UR, 32, TWO), At(Use, UR, 24, By(bulk_source)), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Shared, Effect::AsyncCopy).since_sm(90).variable().read_only(),
+    raw("UBLKRED", 0x3bb, Pipe::Uniform, &[At(Use, UR, 32, TWO), At(Use, UR, 24, By(bulk_source)), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::AsyncCopy).since_sm(90).variable().read_only(),
+    raw("UBLKPF", 0x3bc, Pipe::Uniform, &[At(Use, UR, 24, TWO), At(Use, UR, 64, ONE)]).set91().when(&[(76, 1, 0)]).unsized_memory(Space::Global, Effect::Cache).since_sm(90).variable().read_only(),
+    raw("STAS", 0xdbd, Pipe::Memory, &[A(By(address)), At(Use, R, 32, Size)]).set91().when(&[(64, 6, 63)]).memory(Space::Shared, Effect::Store).since_sm(90).read_only(),
+    raw("WARPGROUP", 0x9c5, Pipe::Control, &[]).since_sm(90).read_only(),
+    raw("UCGABAR_ARV", 0x9c7, Pipe::Uniform, &[]).set91().since_sm(90).read_only(),
+    raw("UCGABAR_WAIT", 0xdc7, Pipe::Uniform, &[]).set91().since_sm(90).read_only(),
+    raw("USETMAXREG", 0x9c8, Pipe::Control, &[]).since_sm(90).read_only(),
+    raw("FENCE", 0x3c6, Pipe::Memory, &[]).since_sm(90).read_only(),
 ];

@@ -156,7 +156,7 @@ pub(super) fn hgmma_sum(word: u128) -> Option<u8> {
 /// The sum of IGMMA: N in units of 4 in bits 53..59.
 pub(super) fn igmma_sum(word: u128) -> Option<u8> {
     let quarters = bits(word, 53, 6) as u8 + 1;
-    (quarters % 2 == 0 && bits(word, 59, 2) == 0).then_some(quarters * 2)
+    (quarters.is_multiple_of(2) && bits(word, 59, 2) == 0).then_some(quarters * 2)
 }
 
 /// The sum of QGMMA: as HGMMA's, F32 where bit 75 is set, else F16.

@@ -192,3 +192,35 @@ fn flags_for_machine_code_are_refused_on_text() {
         "error: --block is for machine code, and <stdin> is text\n"
     );
 }
+
+/// `MOV R0, 0x1`, `MOV R2, 0x2`, `FADD R3, R2, R0`, `EXIT`: three registers hold a value while
+/// the third instruction runs.
+#[test]
+fn the_peak_is_named_by_instruction() {
+    let mut parts = image::cubin_parts();
+    let code = [
+        [0x0000_7802, 0x0000_0001, 0x0000_0f00, 0x000f_e200],
+        [0x0002_7802, 0x0000_0002, 0x0000_0f00, 0x000f_e200],
+        [0x0203_7221, 0x0000_0000, 0x0000_0000, 0x000f_e200],
+        [0x0000_794d, 0x0000_0000, 0x0380_0000, 0x000f_ea00],
+    ];
+    parts[0].data = code.iter().flat_map(|word| image::words(word)).collect();
+    parts[0].size = parts[0].data.len() as u64;
+    let file = image::elf(190, 8, 0x0600_5a04, &parts);
+    let shown = text(&stats(&[], &file));
+    let row = shown.lines().last().unwrap();
+    assert!(
+        row.starts_with("     24     3     32     272             0    128"),
+        "{row}"
+    );
+    assert!(row.ends_with("  0x0020 FADD"), "{row}");
+    let value: Value = serde_json::from_str(&text(&stats(&["--json"], &file))).unwrap();
+    let k = &value["images"][0]["functions"][0];
+    assert_eq!(k["instructions"], 4);
+    let peak = &k["peaks"][0];
+    assert_eq!(
+        (&peak["file"], &peak["registers"]),
+        (&json!("R"), &json!(3))
+    );
+    assert_eq!((&peak["named"], &peak["offset"]), (&json!(4), &json!(0x20)));
+}

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use warpalloc_ptx::module::PtxError;
+use warpalloc_sass::object::Format;
 
 /// A text and the name that messages call it by.
 pub struct Input {
@@ -29,6 +30,16 @@ impl Input {
             bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
             name
         };
+        Input::from_bytes(name, bytes)
+    }
+
+    /// Takes what was read as text; machine code is refused by its kind.
+    pub fn from_bytes(name: String, bytes: Vec<u8>) -> anyhow::Result<Input> {
+        if let Some(format) = Format::detect(&bytes) {
+            bail!(
+                "{name} is {format}, and PTX is wanted here: `warpalloc stats` reads machine code"
+            );
+        }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Input { name, text }),
             Err(error) => match warpalloc_ptx::parse_bytes(error.as_bytes()) {

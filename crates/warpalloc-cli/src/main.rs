@@ -9,6 +9,7 @@ mod knobs;
 mod occupancy;
 mod replay;
 mod stats;
+mod stats_cubin;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -32,7 +33,8 @@ enum Command {
     Alloc(Box<alloc::AllocArgs>),
     /// List the knobs of the fat-point allocator
     Knobs(knobs::KnobsArgs),
-    /// Show the size of each function of a PTX file and the register pressure in it
+    /// Show what each function of a PTX file, cubin or library needs, and where registers are
+    /// scarcest in it
     Stats(stats::StatsArgs),
     /// Show how many blocks and warps a multiprocessor holds, and where the next cliffs are
     Occupancy(occupancy::OccupancyArgs),

@@ -148,20 +148,18 @@ fn percent(warps: u32, answer: &Occupancy) -> f64 {
 }
 
 fn as_json(sm: Sm, launch: &Launch, answer: &Occupancy, staircase: &[Cliff]) -> Value {
-    let step = |c: &Cliff| {
-        json!({
-            "first_registers": c.first_registers,
-            "last_registers": c.last_registers,
-            "blocks": c.blocks,
-            "warps": c.warps,
-            "percent": percent_of(c.warps, answer.max_warps),
-        })
-    };
+    let mut value = answer_json(answer);
+    value["sm"] = sm.number().into();
+    value["registers_per_thread"] = launch.registers_per_thread.into();
+    value["block_threads"] = launch.block_threads.into();
+    value["shared_bytes"] = launch.shared_bytes.into();
+    value["cliffs"] = staircase.iter().map(|c| step_json(c, answer)).collect();
+    value
+}
+
+/// What is resident and why not more, without the launch it was asked for.
+pub fn answer_json(answer: &Occupancy) -> Value {
     json!({
-        "sm": sm.number(),
-        "registers_per_thread": launch.registers_per_thread,
-        "block_threads": launch.block_threads,
-        "shared_bytes": launch.shared_bytes,
         "blocks": answer.blocks,
         "warps": answer.warps,
         "max_warps": answer.max_warps,
@@ -174,8 +172,17 @@ fn as_json(sm: Sm, launch: &Launch, answer: &Occupancy, staircase: &[Cliff]) -> 
             "shared_memory": answer.room.shared_memory,
         },
         "refusal": answer.refusal.map(|refusal| refusal.to_string()),
-        "next_higher": answer.next_higher.as_ref().map(step),
-        "next_lower": answer.next_lower.as_ref().map(step),
-        "cliffs": staircase.iter().map(step).collect::<Vec<_>>(),
+        "next_higher": answer.next_higher.as_ref().map(|c| step_json(c, answer)),
+        "next_lower": answer.next_lower.as_ref().map(|c| step_json(c, answer)),
+    })
+}
+
+fn step_json(step: &Cliff, answer: &Occupancy) -> Value {
+    json!({
+        "first_registers": step.first_registers,
+        "last_registers": step.last_registers,
+        "blocks": step.blocks,
+        "warps": step.warps,
+        "percent": percent_of(step.warps, answer.max_warps),
     })
 }

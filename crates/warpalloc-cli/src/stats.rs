@@ -7,21 +7,32 @@ use clap::Args;
 use serde_json::{Value, json};
 use warpalloc_ptx::module::{FunctionMeasures, ModuleOptions, Peak, measure_module};
 
-use crate::files::Input;
+use crate::UsageError;
+use crate::stats_cubin::{self, CodeArgs, Source};
 
 /// What to measure.
 #[derive(Args, Debug)]
 pub struct StatsArgs {
-    /// The PTX file; `-` for standard input
+    /// A PTX file, or a file with machine code: a cubin, fatbin, object, archive, shared
+    /// library or executable; `-` for standard input
     input: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    code: CodeArgs,
 }
 
-/// Prints the measures of a PTX file.
+/// Prints the measures of a file.
 pub fn run(args: StatsArgs) -> anyhow::Result<()> {
-    let input = Input::read(&args.input)?;
+    let input = match Source::open(&args.input)? {
+        Source::Code(file) => return stats_cubin::run(&file, &args.code, args.json),
+        Source::Text(input) => input,
+    };
+    if let Some(flag) = args.code.given() {
+        let message = format!("{flag} is for machine code, and {} is text", input.name);
+        return Err(UsageError(message).into());
+    }
     let functions = measure_module(&input.text, &ModuleOptions::default());
     let functions = functions.map_err(|error| input.explain(error))?;
     let text = match args.json {

@@ -6,6 +6,29 @@ use warpalloc::function::{Function, Inst};
 use warpalloc::generate::Rng;
 use warpalloc::target::{File, PReg, Target};
 
+/// A few bytes or numbers of a file replaced, or its end cut off.
+pub fn bytes(file: &mut Vec<u8>, rng: &mut Rng) {
+    const NUMBERS: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
+    for _ in 0..rng.within(1..=4) {
+        let at = rng.below(file.len());
+        let end = (at + (1 << rng.below(4))).min(file.len());
+        match rng.below(8) {
+            0 => file.truncate(at),
+            1..=3 => {
+                let number = rng
+                    .pick(&NUMBERS)
+                    .map_or([0; 8], |number| number.to_le_bytes());
+                file[at..end].copy_from_slice(&number[..end - at]);
+            }
+            _ => {
+                if let Some(byte) = file.get_mut(at) {
+                    *byte = rng.below(256) as u8;
+                }
+            }
+        }
+    }
+}
+
 /// `text` with a few places changed: bytes replaced, pieces repeated, cut or moved.
 pub(crate) fn text(text: &str, rng: &mut Rng) -> String {
     const PIECES: [&str; 16] = [

@@ -4,7 +4,8 @@
 //! targets under `fuzz/` call them with a fuzzer's bytes, the tests of this crate with a few
 //! thousand random ones.
 
-mod damage;
+pub mod damage;
+pub mod image;
 
 use warpalloc::check::check;
 use warpalloc::check::trace::{self, Limits};
@@ -13,6 +14,8 @@ use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, Target};
 use warpalloc::text::{self, Allocated, Case};
 use warpalloc::{Allocation, Options, Strategy, allocate};
+use warpalloc_sass::measure;
+use warpalloc_sass::object::{Container, Cubin, demangle};
 
 /// Options that may be on or off without harm.
 const SWITCHES: [&str; 7] = [
@@ -61,6 +64,67 @@ fn parses_back(text: &str) {
     // proves or refuses.
     if case.function.validate(&case.target).is_ok() && case.function.inst_count() < 1000 {
         let _ = allocate(&case.function, &case.target, &case.options);
+    }
+}
+
+/// Nothing in a file with machine code makes its reader panic.
+///
+/// By the first byte, the rest is a file as it is, the code of a kernel in a sound cubin, or
+/// says where to damage a sound file.
+pub fn cubin(data: &[u8]) {
+    let Some((first, rest)) = data.split_first() else {
+        return;
+    };
+    let mut parts = image::cubin_parts();
+    match first % 3 {
+        0 => reads(rest),
+        1 => {
+            let code = &mut parts[0];
+            code.data = rest.to_vec();
+            code.size = rest.len() as u64;
+            // Every architecture whose code is read, and one that isn't.
+            const ARCHES: [u32; 4] = [75, 80, 90, 100];
+            let arch = ARCHES[usize::from(first / 3) % ARCHES.len()];
+            reads(&image::elf(190, 8, 0x0600_0004 | arch << 8, &parts));
+        }
+        _ => {
+            let mut rng = Rng::from_bytes(rest);
+            let sound = image::cubin();
+            let mut file = match rng.below(3) {
+                0 => sound,
+                1 => image::fatbin(&[image::entry(2, 90, 0x11, &sound, 0)]),
+                _ => {
+                    let fatbin = image::fatbin(&[image::entry(2, 90, 0x11, &sound, 0)]);
+                    image::elf(62, 0, 0, &[image::part(".nv_fatbin", 1, 0, fatbin)])
+                }
+            };
+            damage::bytes(&mut file, &mut rng);
+            reads(&file);
+        }
+    }
+}
+
+/// Reads all there is to read in `file`.
+pub fn reads(file: &[u8]) {
+    let Ok(container) = Container::read(file) else {
+        return;
+    };
+    for image in container.images() {
+        let packed = container.bytes(image).unwrap_or_default();
+        let Ok(content) = image.unpack(packed) else {
+            continue;
+        };
+        let Ok(cubin) = Cubin::read(&content) else {
+            continue;
+        };
+        let tables = [cubin.source_lines(), cubin.ptx_lines()];
+        for function in &cubin.functions {
+            let _ = (function.block_threads(), function.parameters());
+            let _ = (demangle(function.name), measure(&cubin, function));
+            for lines in tables.iter().flatten() {
+                let _ = lines.find(function.section, 16);
+            }
+        }
     }
 }
 

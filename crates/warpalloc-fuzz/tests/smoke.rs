@@ -36,3 +36,8 @@ fn fatpoint() {
 fn checker() {
     run(warpalloc_fuzz::checker, 3, 3000, 400);
 }
+
+#[test]
+fn cubin() {
+    run(warpalloc_fuzz::cubin, 6, 20_000, 400);
+}

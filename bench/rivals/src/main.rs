@@ -129,6 +129,8 @@ fn main() -> Result<ExitCode> {
         reorders: allocators.iter().map(Allocator::reorders).collect(),
         base: base.unwrap_or(0),
     };
+    // The tree may change while this runs; what is measured is what there was at the start.
+    let mut text = header(&allocators, &columns)?;
     let mut measurer = Measurer::new(&allocators, &options, args.runs);
     let mut body = String::new();
     if args.parts.contains(&Part::Generated) {
@@ -146,7 +148,6 @@ fn main() -> Result<ExitCode> {
         body += &table;
     }
     let failures = &measurer.failures;
-    let mut text = header(&allocators, &columns)?;
     let right = measurer.checked;
     text += &match failures.len() {
         0 if right == 0 => String::new(),

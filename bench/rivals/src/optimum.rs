@@ -95,7 +95,7 @@ impl<'a> Small<'a> {
         let (mut live_in, mut live_out) = (Vec::new(), Vec::new());
         for (b, block) in f.blocks.iter().enumerate() {
             let out = liveness.live_out(f, b);
-            let mut live = (0..f.vals).filter(|&v| out.contains(v)).map(bit).sum();
+            let mut live = (0..f.vals).filter(|&v| out.contains(&v)).map(bit).sum();
             live_out.push(live);
             let at = steps.len();
             for i in block.insts().rev() {

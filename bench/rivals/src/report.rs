@@ -59,9 +59,10 @@ fn geometric_mean(of: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| f64::exp(sum / f64::from(count)))
 }
 
-/// Cost over the base's, with one added to both so that code without cost compares.
+/// Cost over the base's, with one added to both so that code without cost compares. Constants
+/// that moved out of a loop can make a cost negative, which counts as none.
 fn ratio(of: &Outcome, base: &Outcome) -> f64 {
-    (of.counts.cost + 1.0) / (base.counts.cost + 1.0)
+    (of.counts.cost.max(0.0) + 1.0) / (base.counts.cost.max(0.0) + 1.0)
 }
 
 /// The outcomes of allocator `a`, each with its sample.

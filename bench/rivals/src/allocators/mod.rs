@@ -4,7 +4,7 @@ mod external;
 mod regalloc2;
 mod warp;
 
-pub use external::Process;
+use external::Process;
 
 use crate::code::Code;
 use crate::function::Func;
@@ -21,7 +21,7 @@ use warpalloc::Strategy;
 /// An allocator with its options.
 pub struct Allocator {
     pub name: String,
-    /// The order and the proof are what the name says; this is for readers of the table.
+    /// What the name stands for, for readers of the table.
     pub remark: String,
     /// The most registers of one class that it can handle.
     pub most_registers: usize,

@@ -19,6 +19,7 @@ mod liveness;
 mod measure;
 mod optimum;
 mod report;
+mod serve;
 mod text;
 
 use allocators::Allocator;
@@ -92,6 +93,9 @@ struct Args {
     /// Small functions per combination, for the optimum
     #[arg(long, default_value_t = 15)]
     small_seeds: u64,
+    /// Be an external allocator: speak the protocol with one of the allocators linked in
+    #[arg(long, value_name = "ALLOCATOR")]
+    serve: Option<String>,
     /// Allocate one of callgrind's set and end, as CASE:ALLOCATOR
     #[arg(long = callgrind::OPTION, hide = true)]
     counted: Option<String>,
@@ -120,6 +124,10 @@ fn main() -> Result<ExitCode> {
     let options = options.collect::<Result<Vec<_>>>()?;
     if let Some(what) = &args.counted {
         callgrind::run_counted(what, &options)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(name) = &args.serve {
+        serve::serve(name, &options)?;
         return Ok(ExitCode::SUCCESS);
     }
     let allocators = allocators(&args)?;

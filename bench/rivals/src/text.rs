@@ -2,9 +2,19 @@
 //! grammar is in the README.
 
 use crate::code::{Code, Item, Place};
-use crate::function::{Func, Val};
+use crate::function::{Block, Func, Inst, Kind, Val};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write;
+
+const KINDS: [Kind; 7] = [
+    Kind::Op,
+    Kind::Const,
+    Kind::Load,
+    Kind::Store,
+    Kind::Branch,
+    Kind::Jump,
+    Kind::Ret,
+];
 
 /// `f` as text, to be allocated to `k` registers.
 pub fn print_function(f: &Func, k: usize) -> String {
@@ -56,6 +66,110 @@ fn values(words: &mut String, values: &[Val]) {
         // Writing to a string cannot fail.
         let _ = write!(words, " v{v}");
     }
+}
+
+/// Reads a function and its number of registers.
+pub fn function(text: &str) -> Result<(Func, usize)> {
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let first: Vec<&str> = lines.next().unwrap_or("").split_whitespace().collect();
+    let ["function", name, "registers", k] = first[..] else {
+        bail!("the first line is not `function NAME registers K`");
+    };
+    let k = k.parse().context("registers")?;
+    let mut f = Func {
+        name: name.to_owned(),
+        ..Func::default()
+    };
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["end"] => break,
+            ["block", ..] => f.blocks.push(block(&words, f.insts.len() as u32)?),
+            _ => instruction(&mut f, &words).with_context(|| format!("`{line}`"))?,
+        }
+    }
+    let params = f.blocks.iter().flat_map(|b| &b.params);
+    let defs = f.insts.iter().flat_map(|i| &i.defs);
+    f.vals = params.chain(defs).max().map_or(0, |v| v + 1);
+    f.link();
+    Ok((f, k))
+}
+
+fn block(words: &[&str], start: u32) -> Result<Block> {
+    let (depth, rest) = match words {
+        ["block", "depth", depth, rest @ ..] => (depth.parse()?, rest),
+        _ => bail!("`{}` is not `block depth D`", words.join(" ")),
+    };
+    let (is_edge, rest) = match rest {
+        ["edge", rest @ ..] => (true, rest),
+        _ => (false, rest),
+    };
+    let params = match rest {
+        ["params", params @ ..] => params.iter().map(|w| value(w)).collect::<Result<_>>()?,
+        [] => Vec::new(),
+        _ => bail!("`{}` where parameters were expected", rest.join(" ")),
+    };
+    Ok(Block {
+        params,
+        insts: start..start,
+        depth,
+        is_edge,
+        ..Block::default()
+    })
+}
+
+fn instruction(f: &mut Func, words: &[&str]) -> Result<()> {
+    let kind = KINDS.into_iter().find(|kind| kind.name() == words[0]);
+    let kind = kind.context("no such instruction")?;
+    let block = f.blocks.last_mut().context("no block")?;
+    let mut inst = Inst {
+        kind,
+        defs: vec![],
+        uses: vec![],
+    };
+    let mut list = &mut inst.uses;
+    let mut is_target = false;
+    for word in &words[1..] {
+        match *word {
+            "args" => list = &mut block.args,
+            "to" => is_target = true,
+            "=" => std::mem::swap(&mut inst.defs, list),
+            target if is_target => block.succs.push(target.parse()?),
+            word => list.push(value(word)?),
+        }
+    }
+    f.insts.push(inst);
+    block.insts.end = f.insts.len() as u32;
+    Ok(())
+}
+
+fn value(word: &str) -> Result<Val> {
+    let number = word.strip_prefix('v').and_then(|n| n.parse().ok());
+    number.with_context(|| format!("`{word}` is not a value"))
+}
+
+/// Prints allocated code.
+pub fn print_code(code: &Code) -> String {
+    let place = |p: &Place| match p {
+        Place::Reg(r) => format!(" r{r}"),
+        Place::Slot(s) => format!(" s{s}"),
+    };
+    let mut out = String::new();
+    for items in &code.blocks {
+        out.push_str("block\n");
+        for item in items {
+            out += &match item {
+                Item::Inst { inst, places } => {
+                    let places: String = places.iter().map(place).collect();
+                    format!("inst {inst}{places}\n")
+                }
+                Item::Move { to, from } => format!("move{}{}\n", place(to), place(from)),
+                Item::Swap { a, b } => format!("swap{}{}\n", place(a), place(b)),
+                Item::Remat { inst, to } => format!("remat {inst}{}\n", place(to)),
+            };
+        }
+    }
+    out + "end\n"
 }
 
 /// Reads allocated code.
@@ -115,129 +229,10 @@ fn place(word: &str) -> Result<Place> {
     }
 }
 
-/// Functions written by hand in tests.
-#[cfg(test)]
-pub use tests::function;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::{Block, Inst, Kind};
     use crate::generate::{self, Shape};
-
-    const KINDS: [Kind; 7] = [
-        Kind::Op,
-        Kind::Const,
-        Kind::Load,
-        Kind::Store,
-        Kind::Branch,
-        Kind::Jump,
-        Kind::Ret,
-    ];
-
-    /// Reads a function and its number of registers.
-    pub fn function(text: &str) -> Result<(Func, usize)> {
-        let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-        let first: Vec<&str> = lines.next().unwrap_or("").split_whitespace().collect();
-        let ["function", name, "registers", k] = first[..] else {
-            bail!("the first line is not `function NAME registers K`");
-        };
-        let k = k.parse().context("registers")?;
-        let mut f = Func {
-            name: name.to_owned(),
-            ..Func::default()
-        };
-        for line in lines {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            match words[..] {
-                ["end"] => break,
-                ["block", ..] => f.blocks.push(block(&words, f.insts.len() as u32)?),
-                _ => instruction(&mut f, &words).with_context(|| format!("`{line}`"))?,
-            }
-        }
-        let params = f.blocks.iter().flat_map(|b| &b.params);
-        let defs = f.insts.iter().flat_map(|i| &i.defs);
-        f.vals = params.chain(defs).max().map_or(0, |v| v + 1);
-        f.link();
-        Ok((f, k))
-    }
-
-    fn block(words: &[&str], start: u32) -> Result<Block> {
-        let (depth, rest) = match words {
-            ["block", "depth", depth, rest @ ..] => (depth.parse()?, rest),
-            _ => bail!("`{}` is not `block depth D`", words.join(" ")),
-        };
-        let (is_edge, rest) = match rest {
-            ["edge", rest @ ..] => (true, rest),
-            _ => (false, rest),
-        };
-        let params = match rest {
-            ["params", params @ ..] => params.iter().map(|w| value(w)).collect::<Result<_>>()?,
-            [] => Vec::new(),
-            _ => bail!("`{}` where parameters were expected", rest.join(" ")),
-        };
-        Ok(Block {
-            params,
-            insts: start..start,
-            depth,
-            is_edge,
-            ..Block::default()
-        })
-    }
-
-    fn instruction(f: &mut Func, words: &[&str]) -> Result<()> {
-        let kind = KINDS.into_iter().find(|kind| kind.name() == words[0]);
-        let kind = kind.context("no such instruction")?;
-        let block = f.blocks.last_mut().context("no block")?;
-        let mut inst = Inst {
-            kind,
-            defs: vec![],
-            uses: vec![],
-        };
-        let mut list = &mut inst.uses;
-        let mut is_target = false;
-        for word in &words[1..] {
-            match *word {
-                "args" => list = &mut block.args,
-                "to" => is_target = true,
-                "=" => std::mem::swap(&mut inst.defs, list),
-                target if is_target => block.succs.push(target.parse()?),
-                word => list.push(value(word)?),
-            }
-        }
-        f.insts.push(inst);
-        block.insts.end = f.insts.len() as u32;
-        Ok(())
-    }
-
-    fn value(word: &str) -> Result<Val> {
-        let number = word.strip_prefix('v').and_then(|n| n.parse().ok());
-        number.with_context(|| format!("`{word}` is not a value"))
-    }
-
-    /// Prints allocated code.
-    fn print_code(code: &Code) -> String {
-        let place = |p: &Place| match p {
-            Place::Reg(r) => format!(" r{r}"),
-            Place::Slot(s) => format!(" s{s}"),
-        };
-        let mut out = String::new();
-        for items in &code.blocks {
-            out.push_str("block\n");
-            for item in items {
-                out += &match item {
-                    Item::Inst { inst, places } => {
-                        let places: String = places.iter().map(place).collect();
-                        format!("inst {inst}{places}\n")
-                    }
-                    Item::Move { to, from } => format!("move{}{}\n", place(to), place(from)),
-                    Item::Swap { a, b } => format!("swap{}{}\n", place(a), place(b)),
-                    Item::Remat { inst, to } => format!("remat {inst}{}\n", place(to)),
-                };
-            }
-        }
-        out + "end\n"
-    }
 
     #[test]
     fn functions_survive_the_text() {

@@ -80,7 +80,9 @@ impl Allocator {
     /// An allocator in a process of its own.
     pub fn external(name: &str, command: &str) -> Result<Allocator> {
         let mut process = Process::start(command).with_context(|| format!("external {name}"))?;
-        let remark = process.version()?;
+        let remark = process
+            .version()
+            .with_context(|| format!("external {name}"))?;
         Ok(Allocator {
             name: name.to_owned(),
             remark,

@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn loads_stay_between_the_same_stores() {
         let (f, k) = text::function(
-            "function memory registers 2
+            "function memory registers 3
              block depth 0
              load v0 =
              load v1 =
@@ -378,5 +378,20 @@ mod tests {
         assert_eq!(order(swapped_loads), Ok(()));
         let early = "inst 0 r0\ninst 2 r0\ninst 1 r1\ninst 3 r0\ninst 4 r1 r0";
         assert_eq!(order(early), Err("block 0: inst 1 is out of order".into()));
+        let late = "inst 0 r0\ninst 1 r1\ninst 3 r2\ninst 2 r0\ninst 4 r1 r2";
+        assert_eq!(order(late), Err("block 0: inst 2 is out of order".into()));
+    }
+
+    #[test]
+    fn two_results_need_two_registers() {
+        let text = "function pair registers 2\nblock depth 0\nop v0 v1 =\nstore v1\nret\nend";
+        let (f, k) = text::function(text).expect("a function");
+        let result_of = |first: &str| {
+            let code = format!("block\ninst 0 {first} r1\ninst 1 r1\ninst 2\nend");
+            check(&f, &text::code(&code).expect("code"), k)
+        };
+        assert_eq!(result_of("r0"), Ok(()));
+        let twice = "block 0: inst 0 writes Reg(1) twice";
+        assert_eq!(result_of("r1"), Err(twice.to_owned()));
     }
 }

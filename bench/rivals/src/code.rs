@@ -161,4 +161,23 @@ mod tests {
         };
         assert_eq!(counts, expected);
     }
+
+    /// The constant is executed once after the loop instead of ten times within it.
+    #[test]
+    fn a_constant_that_is_gone_is_taken_off() {
+        let (f, _) = text::function(
+            "function sunk registers 2
+             block depth 1
+             const v0 =
+             branch to 1
+             block depth 0
+             store v0
+             ret
+             end",
+        )
+        .expect("a function");
+        let code = text::code("block\ninst 1\nblock\nremat 0 r0\ninst 2 r0\ninst 3\nend");
+        let counts = code.expect("code").counts(&f);
+        assert_eq!((counts.cost, counts.remats), (1.0 - 10.0, 1));
+    }
 }

@@ -550,4 +550,27 @@ mod tests {
         // %r1, %rd1 and the two carried registers, with a predicate beside them.
         assert_eq!(Liveness::of(&f).max_live(&f), 5, "{f:?}");
     }
+
+    /// `%r2` is read where it may not have been written.
+    #[test]
+    fn a_register_that_is_never_written_is_defined_in_the_entry() {
+        let text = "
+            .version 8.0
+            .target sm_90
+            .address_size 64
+            .visible .entry undefined(.param .u64 out) {
+                .reg .b32 %r<3>;
+                .reg .b64 %rd<2>;
+                ld.param.u64 %rd1, [out];
+                add.s32 %r1, %r2, 1;
+                st.global.u32 [%rd1], %r1;
+                ret;
+            }";
+        let target = Target::hardware(90).expect("sm_90 is in the table");
+        let functions = warpalloc_ptx::module::lower_module(text, &target).expect("valid PTX");
+        let f = import(&functions[0]);
+        f.validate().expect("a valid function");
+        assert_eq!(f.insts[0].kind, Kind::Op);
+        assert_eq!(f.insts[0].uses.len(), 0);
+    }
 }

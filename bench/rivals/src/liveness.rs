@@ -67,3 +67,22 @@ impl Liveness {
         most
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    #[test]
+    fn a_result_that_nobody_reads_counts_where_it_is_defined() {
+        let text = "function dead registers 2
+            block depth 0
+            op v0 =
+            op v1 =
+            store v0
+            ret
+            end";
+        let (f, _) = text::function(text).expect("a function");
+        assert_eq!(Liveness::of(&f).max_live(&f), 2);
+    }
+}

@@ -614,6 +614,56 @@ mod tests {
         assert_eq!(both(text), (Some(8.0), None));
     }
 
+    /// `v0` is stored once, arrives as `v6` in memory from both sides, and is reloaded once.
+    #[test]
+    fn an_argument_in_memory_becomes_a_parameter_in_memory() {
+        let text = "function passed registers 2
+            block depth 0
+            op v0 =
+            op v1 =
+            branch v1 to 1 2
+            block depth 0
+            op v2 =
+            op v3 = v1
+            store v2 v3
+            jump args v0 to 3
+            block depth 0
+            op v4 =
+            op v5 = v1
+            store v4 v5
+            jump args v0 to 3
+            block depth 0 params v6
+            op v7 =
+            op v8 =
+            store v7 v8
+            store v6
+            ret
+            end";
+        assert_eq!(both(text), (Some(8.0), None));
+    }
+
+    /// The loop needs both registers for other values: `v1` is stored before it, at 4, and
+    /// reloaded for the branch of each iteration, at 40.
+    #[test]
+    fn a_reload_within_a_loop_costs_ten_times_as_much() {
+        let text = "function within registers 2
+            block depth 0
+            op v0 =
+            jump args v0 to 1
+            block depth 1 params v1
+            op v2 =
+            op v3 =
+            store v2
+            store v3
+            branch v1 to 2 3
+            block depth 1 edge
+            jump args v1 to 1
+            block depth 0
+            ret
+            end";
+        assert_eq!(both(text), (Some(44.0), None));
+    }
+
     /// The rules that cut the search never cut the optimum.
     #[test]
     fn the_search_finds_what_an_exhaustive_one_finds() {

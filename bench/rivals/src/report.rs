@@ -340,6 +340,11 @@ mod tests {
         // 8/4 and 16/2 have the mean 4; nobody said how much memory.
         let expected = "| straight | 100 | spills | 2 | 10.0 / 1.00 / – | 40.0 / 4.00 / – |";
         assert_eq!(summary(&samples, &columns).lines().nth(2), Some(expected));
+        let free = Sample {
+            outcomes: vec![outcome(0.0, 1.0), outcome(-9.0, 1.0)],
+            ..sample([0.0, 0.0])
+        };
+        assert_eq!(ratios(&[&free], 1, 0).next(), Some(1.0));
         let expected = "| straight | 8 | 10 | 2 | 6.00 | – | 0.67 (2) | 3.67 (0) |";
         assert_eq!(optima(&samples, &columns).lines().nth(2), Some(expected));
     }

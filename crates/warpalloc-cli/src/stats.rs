@@ -1,6 +1,5 @@
 //! `warpalloc stats`: how large functions are and where they need registers.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,13 +7,18 @@ use serde_json::{Value, json};
 use warpalloc_ptx::module::{FunctionMeasures, ModuleOptions, Peak, measure_module};
 
 use crate::files::Input;
+use crate::output;
+use crate::report::SCHEMA;
 
 /// What to measure.
 #[derive(Args, Debug)]
 pub struct StatsArgs {
     /// The PTX file; `-` for standard input
     input: PathBuf,
-    /// Print JSON
+    /// The compute capability, where it is not what the file says: 90, sm_90
+    #[arg(long, value_name = "SM")]
+    sm: Option<warpalloc::target::sm::Sm>,
+    /// Print JSON, see docs/json.md
     #[arg(long)]
     json: bool,
 }
@@ -22,14 +26,23 @@ pub struct StatsArgs {
 /// Prints the measures of a PTX file.
 pub fn run(args: StatsArgs) -> anyhow::Result<()> {
     let input = Input::read(&args.input)?;
-    let functions = measure_module(&input.text, &ModuleOptions::default());
+    let options = ModuleOptions {
+        sm: args.sm.map(|sm| sm.number()),
+        ..ModuleOptions::default()
+    };
+    let functions = measure_module(&input.text, &options);
     let functions = functions.map_err(|error| input.explain(error))?;
     let text = match args.json {
-        true => format!("{:#}\n", functions.iter().map(as_json).collect::<Value>()),
+        true => {
+            let functions: Value = functions.iter().map(as_json).collect();
+            format!(
+                "{:#}\n",
+                json!({ "schema": SCHEMA, "functions": functions })
+            )
+        }
         false => as_text(&functions),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    output::print(&text)
 }
 
 fn as_text(functions: &[FunctionMeasures]) -> String {

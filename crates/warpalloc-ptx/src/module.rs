@@ -3,24 +3,31 @@
 //! Functions know nothing of each other, so they are worked on in parallel; their edits are
 //! joined in the order of the text, and the result does not depend on who was first.
 
-use crate::apply::{self, Surroundings, Unspeakable};
+use crate::apply::{self, Surroundings, Threads, Unspeakable};
 use crate::ast::{self, Body, Item, Module, Span};
-use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
-use crate::diag::{ParseError, line_and_column};
-use crate::launch::{block_threads, has_instruction, is_static_shared, static_shared, write_cap};
+use crate::bound::bounded;
+use crate::budget::{Block, Budget, Limits};
+use crate::diag::{Lines, ParseError};
+use crate::fit::{Fit, fit};
+use crate::launch::{
+    block_threads, declared_threads, has_instruction, is_relocatable, is_static_shared,
+    static_shared, write_block, write_cap, write_local_cap,
+};
+use crate::least::least_registers;
 use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
+pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
 use crate::printer::{EditConflict, Edits};
 use crate::promote::{Promoted, promote_where};
+use crate::types;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Frame, Space};
-use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
 use warpalloc::function::Function;
 use warpalloc::stats::Stats;
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc::target::{File, Target};
-use warpalloc::{Error, Options, allocate};
+use warpalloc::{Error, Options, Strategy};
 
 /// Where spilled values go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +35,7 @@ pub enum SpillSpace {
     /// Local memory.
     #[default]
     Local,
-    /// Shared memory; refused where a function cannot have it.
+    /// Shared memory; local memory, with a warning, where a function cannot have it.
     Shared,
     /// Shared memory where that costs no occupancy, else local memory.
     Auto,
@@ -48,6 +55,12 @@ pub struct ModuleOptions {
     /// The occupancy in percent that entries which declare their block size shall reach:
     /// lowers the registers they may use, and is written into them as `.maxnreg`.
     pub occupancy_target: Option<u32>,
+    /// Threads of the largest block that entries without `.maxntid` and `.reqntid` are
+    /// launched with.
+    pub block: Option<u32>,
+    /// Whether `ptxas -c` comes next, so that device functions need the cap too; found out
+    /// from the linkage of the functions where it does not say.
+    pub relocatable: Option<bool>,
     /// The functions to allocate; all where the list is empty.
     pub entries: Vec<String>,
     /// Where spilled values go.
@@ -57,6 +70,9 @@ pub struct ModuleOptions {
     /// Whether `.local` variables that need no address become registers first.
     pub promote_local: bool,
 }
+
+/// The most threads that are started, whatever the caller asks for.
+const MOST_THREADS: usize = 256;
 
 /// Told how many functions are done, and how many there are.
 pub type Progress<'p> = &'p (dyn Fn(usize, usize) + Sync);
@@ -98,6 +114,9 @@ pub enum Outcome {
     Passed(Passed),
     /// It stays as it is, for no allocation exists within the limits.
     Refused(String),
+    /// It stays as it is: in the order of its text it does not fit, and nobody asked for a cap
+    /// that would be worth spill code.
+    Kept(String),
     /// It was not asked for.
     Skipped,
 }
@@ -133,8 +152,9 @@ pub struct FunctionReport {
     pub instructions: usize,
     /// Virtual registers.
     pub vregs: usize,
-    /// Why the wanted occupancy or cap is not what will be had.
-    pub shortfall: Option<String>,
+    /// Where it did not come out as asked for: a cap lowered, an occupancy out of reach,
+    /// another memory than the one wanted.
+    pub warnings: Vec<String>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -203,77 +223,19 @@ fn allocate_text(
     let work = || job.run(progress);
     match options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
-            .num_threads(jobs)
+            // More threads than functions have nothing to do.
+            .num_threads(
+                jobs.clamp(
+                    1,
+                    functions_with_bodies(&module)
+                        .count()
+                        .clamp(1, MOST_THREADS),
+                ),
+            )
             .build()?
             .install(work),
         None => work(),
     }
-}
-
-/// What a function asks of a machine before it is allocated.
-#[derive(Clone, Debug)]
-pub struct FunctionMeasures {
-    /// Its name.
-    pub name: String,
-    /// Whether the host can launch it.
-    pub is_entry: bool,
-    /// The line of its name.
-    pub line: usize,
-    /// What was measured, or why it was not.
-    pub measures: Result<Measures, Passed>,
-}
-
-/// The size of a function and the pressure in it.
-#[derive(Clone, Debug)]
-pub struct Measures {
-    /// Instructions in the text.
-    pub instructions: usize,
-    /// Independent values that want a register.
-    pub vregs: usize,
-    /// The greatest pressure on each register file that is used.
-    pub peaks: Vec<Peak>,
-    /// General registers needed at least, with what calls overwrite and predicates beyond
-    /// those the hardware has.
-    pub floor: usize,
-}
-
-/// The greatest pressure on a register file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peak {
-    /// The name of the file.
-    pub file: String,
-    /// Registers in use at once.
-    pub registers: usize,
-    /// The line of an instruction around which they are.
-    pub line: Option<usize>,
-}
-
-/// Measures every function of a module.
-pub fn measure_module(
-    source: &str,
-    options: &ModuleOptions,
-) -> Result<Vec<FunctionMeasures>, PtxError> {
-    let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, options)?;
-    let target = job.target(MOST_REGISTERS)?;
-    let functions: Vec<_> = functions_with_bodies(&module).collect();
-    functions
-        .par_iter()
-        .filter(|(function, _)| job.is_wanted(function))
-        .map(|(function, body)| {
-            let measures = match lower::lower(source, &job.names, function, body, &target) {
-                Ok(lowered) => Ok(measures(&lowered, &target)),
-                Err(Stop::Pass(passed)) => Err(passed),
-                Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
-            };
-            Ok(FunctionMeasures {
-                name: function.name.text.to_owned(),
-                is_entry: function.is_entry,
-                line: line_and_column(source, function.name.span.start).0,
-                measures,
-            })
-        })
-        .collect()
 }
 
 /// The functions of a module as an allocator for `target` sees them, with their names;
@@ -292,35 +254,7 @@ pub fn lower_module(source: &str, target: &Target) -> Result<Vec<Function>, PtxE
     lowered.collect()
 }
 
-fn measures(lowered: &Lowered, target: &Target) -> Measures {
-    let function = &lowered.function;
-    let liveness = Liveness::compute(function);
-    let pressure = Pressure::compute(function, target, &liveness);
-    let span_of = |moment| match moment {
-        Moment::Entry(block) => function.block_insts(block).find_map(|i| lowered.span(i)),
-        Moment::Before(inst) | Moment::After(inst) => lowered.span(inst),
-    };
-    let peaks = target.files().filter_map(|(file, info)| {
-        let peak = pressure.peak(file);
-        let line = |span: Span| line_and_column(lowered.source, span.start).0;
-        (peak.units > 0).then(|| Peak {
-            file: info.name.clone(),
-            registers: peak.units.div_ceil(info.units_per_reg),
-            line: peak.at.and_then(span_of).map(line),
-        })
-    });
-    Measures {
-        instructions: function
-            .insts()
-            .filter(|&i| lowered.span(i).is_some())
-            .count(),
-        vregs: function.vreg_count(),
-        peaks: peaks.collect(),
-        floor: register_floor(function, target, &liveness),
-    }
-}
-
-fn functions_with_bodies<'m, 'a>(
+pub(crate) fn functions_with_bodies<'m, 'a>(
     module: &'m Module<'a>,
 ) -> impl Iterator<Item = (&'m ast::Function<'a>, &'m Body<'a>)> {
     let with_body = |f: &'m ast::Function<'a>| Some((f, f.body.as_ref()?));
@@ -328,9 +262,10 @@ fn functions_with_bodies<'m, 'a>(
 }
 
 /// A module and how to allocate it.
-struct Job<'m, 'a> {
+pub(crate) struct Job<'m, 'a> {
     module: &'m Module<'a>,
-    names: ModuleNames<'a>,
+    pub(crate) names: ModuleNames<'a>,
+    pub(crate) lines: Lines<'a>,
     options: &'m ModuleOptions,
     preset: &'m str,
     sm: Sm,
@@ -340,14 +275,21 @@ struct Job<'m, 'a> {
     shared_bytes: u64,
     /// Whether a device function has a `setmaxnreg`.
     callees_share_registers: bool,
+    /// Whether device functions are compiled for callers in other modules.
+    relocatable: bool,
+    /// Why its debug information lets no register be renamed.
+    debug: Option<Passed>,
 }
 
 impl<'m, 'a> Job<'m, 'a> {
-    fn new(module: &'m Module<'a>, options: &'m ModuleOptions) -> Result<Self, PtxError> {
+    pub(crate) fn new(
+        module: &'m Module<'a>,
+        options: &'m ModuleOptions,
+    ) -> Result<Self, PtxError> {
         let declared = module.target.iter().find_map(|t| sm_number(t));
         let number = options.sm.or(declared).unwrap_or(70);
         // PTX for an older machine runs on every newer one.
-        let sm = Sm::from_number(number.max(70))
+        let sm = nearest_sm(number.max(70))
             .ok_or_else(|| PtxError::Target(format!("sm_{number} is not a supported target")))?;
         for name in &options.entries {
             if !functions_with_bodies(module).any(|(f, _)| f.name.text == name) {
@@ -361,6 +303,7 @@ impl<'m, 'a> Job<'m, 'a> {
         Ok(Job {
             module,
             names: ModuleNames::of(module),
+            lines: Lines::of(module.source),
             options,
             preset: options.preset.as_deref().unwrap_or("hardware"),
             sm,
@@ -368,16 +311,20 @@ impl<'m, 'a> Job<'m, 'a> {
             shared_bytes: vars.fold(0, u64::saturating_add),
             callees_share_registers: functions_with_bodies(module)
                 .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
+            debug: debug_registers(module),
+            relocatable: options
+                .relocatable
+                .unwrap_or_else(|| is_relocatable(module)),
         })
     }
 
-    fn target(&self, budget: u32) -> Result<Target, PtxError> {
+    /// The machine with all its registers.
+    pub(crate) fn target(&self) -> Result<Target, PtxError> {
         let target = Target::preset(self.preset, self.sm.number());
-        let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
-        Ok(target.with_budget(File::R, budget as usize))
+        target.map_err(|error| PtxError::Target(error.to_string()))
     }
 
-    fn is_wanted(&self, function: &ast::Function) -> bool {
+    pub(crate) fn is_wanted(&self, function: &ast::Function) -> bool {
         let names = &self.options.entries;
         names.is_empty() || names.iter().any(|name| name == function.name.text)
     }
@@ -415,23 +362,26 @@ impl<'m, 'a> Job<'m, 'a> {
         function: &ast::Function<'a>,
         body: &Body<'a>,
     ) -> Result<(FunctionReport, Edits), PtxError> {
-        let (line, _) = line_and_column(self.module.source, function.name.span.start);
         let mut report = FunctionReport {
             name: function.name.text.to_owned(),
             is_entry: function.is_entry,
-            line,
+            line: self.lines.line(function.name.span.start),
             instructions: 0,
             vregs: 0,
-            shortfall: None,
+            warnings: Vec::new(),
             outcome: Outcome::Skipped,
         };
         if !self.is_wanted(function) {
             return Ok((report, Edits::new()));
         }
-        let budget = self.budget(function);
-        report.shortfall = budget.shortfall;
-        let target = self.target(budget.registers)?;
-        let lowered = lower::lower(self.module.source, &self.names, function, body, &target);
+        let mut budget = self.budget(function);
+        report.warnings = std::mem::take(&mut budget.warnings);
+        types::check(function, body)?;
+        let target = self.target()?;
+        let lowered = match &self.debug {
+            Some(passed) => Err(Stop::Pass(passed.clone())),
+            None => lower::lower(self.module.source, &self.names, function, body, &target),
+        };
         let mut edits = Edits::new();
         match lowered {
             Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
@@ -439,70 +389,127 @@ impl<'m, 'a> Job<'m, 'a> {
             Ok(lowered) => {
                 report.instructions = lowered.function.inst_count();
                 report.vregs = lowered.function.vreg_count();
-                report.outcome = self.allocated(&lowered, &target, budget.registers, &mut edits)?;
+                report.outcome =
+                    self.allocated(&lowered, &target, &budget, &mut report.warnings, &mut edits)?;
             }
         }
+        if let Some(refusal) = self.too_low_a_cap(body, &budget) {
+            report.outcome = Outcome::Refused(refusal);
+            edits = Edits::new();
+        }
         if let Some(cap) = budget.cap
-            && function.is_entry
             && !matches!(report.outcome, Outcome::Refused(_))
         {
-            write_cap(function, cap, &mut edits);
+            if function.is_entry {
+                write_cap(function, cap, &mut edits);
+            } else if self.relocatable {
+                write_local_cap(function, body, self.module.version, cap, &mut edits);
+            }
         }
         Ok((report, edits))
+    }
+
+    /// Why ptxas would not take the cap that was asked for.
+    fn too_low_a_cap(&self, body: &Body, budget: &Budget) -> Option<String> {
+        let cap = budget.cap?;
+        let (least, cause) = least_registers(body);
+        if cap >= least {
+            return None;
+        }
+        Some(match cause {
+            Some(span) => {
+                let line = self.lines.line(span.start);
+                let text = span.text(self.module.source);
+                let opcode = text.split_whitespace().find(|word| !word.starts_with('@'));
+                format!(
+                    "ptxas refuses a cap of {cap} registers: line {line}, `{}` needs {least}; \
+                     allow {least} or more",
+                    opcode.unwrap_or(text)
+                )
+            }
+            None => {
+                format!("ptxas raises a cap of {cap} registers to {least}; allow {least} or more")
+            }
+        })
     }
 
     fn allocated(
         &self,
         lowered: &Lowered,
         target: &Target,
-        budget: u32,
+        budget: &Budget,
+        warnings: &mut Vec<String>,
         edits: &mut Edits,
     ) -> Result<Outcome, PtxError> {
         let surroundings = self.surroundings(lowered.ast);
+        let (options, warning) = bounded(&lowered.function, target, &self.options.options);
+        warnings.extend(warning);
+        let (spaces, obstacle) = self.spaces(lowered, &surroundings);
+        let mut obstacle = obstacle.map(str::to_owned);
         let mut refusal = String::new();
-        for space in self.spaces(lowered, &surroundings) {
-            let space = match space {
-                Ok(space) => space,
-                Err(reason) => return Ok(Outcome::Refused(reason)),
-            };
-            match self.attempt(lowered, target, budget, space, surroundings) {
+        for &space in spaces {
+            match self.attempt(lowered, target, budget, &options, space, surroundings) {
                 Ok((allocated, own)) => {
                     if space == Space::Shared && !self.is_worth_it(&allocated, &surroundings) {
                         continue;
                     }
                     *edits = own;
+                    if let Some(why) = obstacle.filter(|_| allocated.frame.local > 0) {
+                        warnings.push(format!("spills go to local memory: {why}"));
+                    }
+                    if allocated.frame.shared > 0 && declared_threads(lowered.ast).is_none() {
+                        let threads = surroundings.threads.map_or(0, |threads| threads.count);
+                        write_block(lowered.ast, threads, edits);
+                    }
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
-                Err(Failure::Refused(reason) | Failure::Unspeakable(reason)) => refusal = reason,
+                Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
+                Err(Failure::Refused(reason) | Failure::Unspeakable(reason)) => {
+                    if space == Space::Shared && self.wants_shared() {
+                        obstacle = Some(reason.clone());
+                    }
+                    refusal = reason;
+                }
                 Err(Failure::Fatal(error)) => return Err(error),
             }
         }
         Ok(Outcome::Refused(refusal))
     }
 
-    /// The memories to try, in order.
-    fn spaces(&self, lowered: &Lowered, surroundings: &Surroundings) -> Vec<Result<Space, String>> {
+    /// Whether spills are to go to shared memory wherever that is possible.
+    fn wants_shared(&self) -> bool {
+        let options = &self.options.options;
+        let by_knob = options.strategy == Strategy::Fatpoint && options.knobs.smem_spill;
+        self.options.spill_space == SpillSpace::Shared || by_knob
+    }
+
+    /// The memories to try, in order, and what keeps the one that is wanted from being among
+    /// them.
+    fn spaces(
+        &self,
+        lowered: &Lowered,
+        surroundings: &Surroundings,
+    ) -> (&'static [Space], Option<&'static str>) {
         let obstacle = if !lowered.ast.is_entry {
             Some("a function that is called cannot spill to shared memory")
         } else if lowered.has_calls {
             Some("a kernel that calls functions cannot spill to shared memory")
         } else if surroundings.threads.is_none() {
-            Some("spilling to shared memory needs `.maxntid` or `.reqntid`")
+            Some("shared memory needs `.maxntid`, `.reqntid` or --block")
         } else {
             None
         };
-        match (self.options.spill_space, obstacle) {
-            (SpillSpace::Local, _) | (SpillSpace::Auto, Some(_)) => vec![Ok(Space::Local)],
-            (SpillSpace::Shared, None) => vec![Ok(Space::Shared)],
-            (SpillSpace::Shared, Some(obstacle)) => vec![Err(obstacle.to_owned())],
-            (SpillSpace::Auto, None) => vec![Ok(Space::Shared), Ok(Space::Local)],
+        let wants_shared = self.wants_shared();
+        let is_wanted = wants_shared || self.options.spill_space == SpillSpace::Auto;
+        match obstacle {
+            None if is_wanted => (&[Space::Shared, Space::Local], None),
+            _ => (&[Space::Local], obstacle.filter(|_| wants_shared)),
         }
     }
 
     /// Where the choice is ours, shared memory must not cost a resident block.
     fn is_worth_it(&self, allocated: &Allocated, surroundings: &Surroundings) -> bool {
-        let (SpillSpace::Auto, Some(threads)) = (self.options.spill_space, surroundings.threads)
-        else {
+        let Some(threads) = surroundings.threads.filter(|_| !self.wants_shared()) else {
             return true;
         };
         let block_threads = threads.count;
@@ -525,15 +532,20 @@ impl<'m, 'a> Job<'m, 'a> {
         &self,
         lowered: &Lowered,
         target: &Target,
-        budget: u32,
+        budget: &Budget,
+        options: &Options,
         space: Space,
         surroundings: Surroundings,
     ) -> Result<(Allocated, Edits), Failure> {
+        let mut knobs = options.knobs.clone();
+        // The knob stands for the memory that `space` says.
+        knobs.smem_spill = false;
         let mut options = Options {
             spill_space: space,
+            knobs,
             // Names local to braces hold statements in place, which the model cannot say.
-            schedule: self.options.options.schedule && !lowered.has_nested_symbols(),
-            ..self.options.options.clone()
+            schedule: options.schedule && !lowered.has_nested_symbols(),
+            ..options.clone()
         };
         let first = self.attempt_with(lowered, target, budget, &options, surroundings);
         if !matches!(first, Err(Failure::Unspeakable(_))) || !options.schedule {
@@ -547,19 +559,20 @@ impl<'m, 'a> Job<'m, 'a> {
         &self,
         lowered: &Lowered,
         target: &Target,
-        mut budget: u32,
+        budget: &Budget,
         options: &Options,
         surroundings: Surroundings,
     ) -> Result<(Allocated, Edits), Failure> {
-        let failed = |error: Error| self.failure(lowered, error);
-        let mut target = target.clone();
-        let mut allocation = allocate(&lowered.function, &target, options).map_err(failed)?;
-        let bases = apply::base_registers(allocation.frame, &surroundings) as u32;
-        if bases > 0 {
-            // The addresses of spill memory live in registers too.
-            budget = budget.saturating_sub(bases);
-            target = target.with_budget(File::R, budget as usize);
-            allocation = allocate(&lowered.function, &target, options).map_err(failed)?;
+        let bases = |frame| apply::base_registers(frame, &surroundings);
+        let fitted = fit(&lowered.function, target, budget.registers, options, bases);
+        let Fit { target, allocation } = fitted.map_err(|error| self.failure(lowered, error))?;
+        let spills = allocation.frame != Frame::default();
+        if spills && budget.cap.is_none() && options.strategy != Strategy::Naive {
+            return Err(Failure::Kept(format!(
+                "in the order of its text it does not fit {} registers, and no cap was asked \
+                 for that would be worth spill code",
+                budget.registers
+            )));
         }
         let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
         let edits =
@@ -568,9 +581,9 @@ impl<'m, 'a> Job<'m, 'a> {
         let highest = |file| touched.registers(&target, file).last();
         let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
         let allocated = Allocated {
+            budget: budget.registers - bases(allocation.frame) as u32,
             frame: allocation.frame,
             stats: allocation.stats,
-            budget,
             registers: up_to_highest(File::R),
             named: touched.registers(&target, File::R).count() as u32,
             predicates: up_to_highest(File::P),
@@ -597,7 +610,7 @@ impl<'m, 'a> Job<'m, 'a> {
             occupancy_target: self.options.occupancy_target,
         };
         let block = Block {
-            threads: block_threads(function).map(|threads| threads.count),
+            threads: self.threads(function).map(|threads| threads.count),
             shared_bytes: self.shared_bytes_of(function),
             shares_registers: self.shares_registers(function),
         };
@@ -617,11 +630,17 @@ impl<'m, 'a> Job<'m, 'a> {
         self.shared_bytes.saturating_add(own)
     }
 
+    /// The bound on the block that an entry is launched with, where it is known.
+    fn threads(&self, function: &ast::Function) -> Option<Threads> {
+        let threads = block_threads(function, self.options.block);
+        threads.filter(|_| function.is_entry)
+    }
+
     fn surroundings(&self, function: &ast::Function) -> Surroundings {
         Surroundings {
             address_size: self.module.address_size,
             relaxed: self.relaxed,
-            threads: block_threads(function).filter(|_| function.is_entry),
+            threads: self.threads(function),
             shared_bytes: self.shared_bytes_of(function),
         }
     }
@@ -629,8 +648,42 @@ impl<'m, 'a> Job<'m, 'a> {
 
 enum Failure {
     Refused(String),
+    Kept(String),
     Unspeakable(String),
     Fatal(PtxError),
+}
+
+/// Sections that say in which register a variable is. They name registers in DWARF expressions,
+/// which would have to be rewritten with the code.
+fn debug_registers(module: &Module) -> Option<Passed> {
+    let sections = module.items.iter().filter_map(|item| match item {
+        Item::Directive(directive) if directive.keyword == "section" => Some(directive),
+        _ => None,
+    });
+    let names = |directive: &&ast::Directive| {
+        let name = directive.args.trim_start();
+        name.starts_with(".debug_loc")
+            || name.starts_with(".debug_info") && module.target.contains(&"debug")
+    };
+    sections.into_iter().find(names).map(|section| {
+        let name = section.args.split_whitespace().next().unwrap_or_default();
+        // All of a section may be megabytes.
+        let end = section.span.start + ".section ".len() as u32 + name.len() as u32;
+        Passed {
+            reason: format!(
+                "`{name}` says where variables are by the names of registers; build with \
+                 line numbers only (-lineinfo) instead of -G"
+            ),
+            span: Span::new(section.span.start, end),
+        }
+    })
+}
+
+/// The machine of that number, or the nearest below it of the same generation: sm_88 runs what
+/// is written for sm_87.
+fn nearest_sm(number: u32) -> Option<Sm> {
+    let same = |sm: &Sm| sm.number() <= number && sm.number() / 10 == number / 10;
+    Sm::ALL.into_iter().rfind(same)
 }
 
 /// `sm_90a` is 90.

@@ -27,7 +27,9 @@ pub mod visit;
 
 mod bound;
 mod budget;
+mod debug;
 mod fit;
+mod job;
 mod launch;
 mod least;
 mod literal;

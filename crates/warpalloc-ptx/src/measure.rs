@@ -2,8 +2,9 @@
 
 use crate::ast::Span;
 use crate::diag::Lines;
+use crate::job::Job;
 use crate::lower::{self, Lowered, Passed, Stop};
-use crate::module::{Job, ModuleOptions, PtxError, functions_with_bodies};
+use crate::module::{ModuleOptions, PtxError, functions_with_bodies};
 use rayon::prelude::*;
 use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
 use warpalloc::target::Target;

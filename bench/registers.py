@@ -40,14 +40,14 @@ def main():
 
 
 def rows(args, path, over):
-    stats = json.loads(output(args.warpalloc, "stats", path, "--json"))
+    stats = json.loads(output(args.warpalloc, "stats", path, "--json"))["functions"]
     peaks = {f["name"]: next((p["registers"] for p in f["peaks"] if p["file"] == "R"), 0) for f in stats if "peaks" in f}
     floors = {f["name"]: f["floor"] for f in stats if "peaks" in f}
     used = {}
     for strategy in over:
         # The statistics go to standard output, so the PTX must not.
         report = output(args.warpalloc, "alloc", path, "-o", os.devnull, "--regalloc", strategy, "--print-regalloc-stats=json")
-        for f in json.loads(report):
+        for f in json.loads(report)["functions"]:
             spills = f["stores"] + f["reloads"] + f["recomputes"]
             registers, named = f["registers"], f["registers_named"]
             fewer = f" ({named})" if named < registers else ""

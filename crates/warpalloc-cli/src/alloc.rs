@@ -1,40 +1,51 @@
 //! `warpalloc alloc`: PTX in, allocated PTX out.
 
-use std::io::{IsTerminal, Write};
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
 use warpalloc::{Options, Strategy};
-use warpalloc_ptx::ParseError;
+use warpalloc_ptx::LEAST_CAP;
 use warpalloc_ptx::module::{
-    Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, SpillSpace, allocate_module,
+    FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
-use crate::UsageError;
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
-use crate::knobs;
+use crate::output;
+use crate::report::{self, Format};
+use crate::{Silent, UsageError, knobs};
 
 /// What to allocate and how.
 #[derive(Args, Debug)]
 pub struct AllocArgs {
-    /// The PTX file; `-` for standard input
-    input: PathBuf,
-    /// Where the result goes; `-` for standard output
+    /// PTX files; `-` for standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// Where the result goes: a file, `-` for standard output, or the folder for several inputs
     #[arg(short, long, default_value = "-")]
     output: PathBuf,
-    /// The most registers per thread, also written into each entry
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=255))]
+    /// The most registers per thread (24 to 255), also written into each entry; lowered, with a
+    /// warning, to what `.maxnreg` and the launch bounds of an entry allow
+    #[arg(long, value_name = "N", value_parser = cap)]
     maxnreg: Option<u32>,
     /// The occupancy in percent that entries shall reach (75 where no value is given): lowers
-    /// the registers of each entry with `.maxntid` or `.reqntid`, never above --maxnreg
-    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "75",
-          value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// the registers of each entry whose block size is known, never above --maxnreg
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "75", value_parser = clap::value_parser!(u32).range(1..=100))]
     occupancy_target: Option<u32>,
+    /// The most threads of a block, for entries without `.maxntid` and `.reqntid`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    block: Option<u32>,
+    /// Whether `ptxas -c` comes next, so that device functions get the cap too
+    /// [default: true where the module has visible or external functions]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    relocatable: Option<bool>,
     /// The allocator: briggs, fatpoint or naive [default: briggs]
     #[arg(long, value_name = "NAME", value_parser = strategy)]
     regalloc: Option<Strategy>,
@@ -44,13 +55,20 @@ pub struct AllocArgs {
     /// Allocate this function only; may be repeated
     #[arg(long, value_name = "NAME")]
     entry: Vec<String>,
+    /// Write the result even where a function was refused, which then stays as it is
+    #[arg(long, conflicts_with = "strict")]
+    keep_going: bool,
+    /// Write nothing unless every function that was asked for is allocated
+    #[arg(long)]
+    strict: bool,
     /// The machine to allocate for: hardware, hardware-packed or cicc
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<String>,
     /// The compute capability, where it is not what the file says: 90, sm_90
     #[arg(long, value_name = "SM")]
     sm: Option<warpalloc::target::sm::Sm>,
-    /// Print what happened to each function, as text or as JSON
+    /// Print what happened to each function, as text or as JSON: to standard output, or to
+    /// standard error where the PTX goes there
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     print_regalloc_stats: Option<Format>,
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
@@ -59,7 +77,7 @@ pub struct AllocArgs {
     /// Keep `.local` variables in registers where they need no address
     #[arg(long)]
     promote_local: bool,
-    /// How many threads work; all cores by default
+    /// How many threads work, 256 at most; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     #[command(flatten)]
@@ -72,24 +90,24 @@ pub struct AllocArgs {
 enum Space {
     /// Local memory
     Local,
-    /// Shared memory; an error where a kernel cannot have it
+    /// Shared memory; local memory, with a warning, where a kernel cannot have it
     Shared,
     /// Shared memory where that costs no occupancy, else local memory
     Auto,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// A table
-    Text,
-    /// An array of objects
-    Json,
 }
 
 /// The allocator called `name`.
 pub fn strategy(name: &str) -> Result<Strategy, String> {
     let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
     Strategy::named(name).ok_or_else(|| format!("the allocators are {}", names.join(", ")))
+}
+
+/// A number of registers that ptxas takes as a cap.
+pub fn cap(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (LEAST_CAP..=255).contains(n));
+    number.ok_or_else(|| {
+        format!("ptxas takes caps of {LEAST_CAP} to 255 registers and raises lower ones")
+    })
 }
 
 fn preset(name: &str) -> Result<String, String> {
@@ -100,42 +118,46 @@ fn preset(name: &str) -> Result<String, String> {
     }
 }
 
-/// Allocates the registers of a PTX file.
+/// Allocates the registers of PTX files.
 pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     let options = options(&args)?;
-    let input = Input::read(&args.input)?;
-    let bar = progress_bar();
-    let report = |done: usize, all: usize| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    };
-    let result = allocate_module(&input.text, &options, Some(&report));
-    bar.finish_and_clear();
-    let result = match result {
-        Ok(result) => result,
-        Err(warpalloc_ptx::module::PtxError::NoSuchFunction(name)) => {
-            let message = format!("{} has no function `{name}` with a body", input.name);
-            return Err(UsageError(message).into());
-        }
-        Err(error) => return Err(input.explain(error)),
-    };
-    warn(&input, &result);
-    tell_promoted(&result);
-    refuse(&input, &result)?;
-    files::write(&args.output, &result.text)?;
-    if let Some(format) = args.print_regalloc_stats {
-        let text = match format {
-            Format::Text => as_text(&result),
-            Format::Json => format!("{:#}\n", as_json(&result)),
-        };
-        // Standard output may be taken by the PTX.
-        if files::is_dash(&args.output) {
-            std::io::stderr().write_all(text.as_bytes())?;
-        } else {
-            std::io::stdout().write_all(text.as_bytes())?;
+    warn_of_idle_knobs(&args, &options);
+    let outputs = outputs(&args)?;
+    let mut results = Vec::with_capacity(args.input.len());
+    for (path, output) in args.input.iter().zip(outputs) {
+        let input = Input::read(path)?;
+        let result = allocated(&input, &options)?;
+        results.push((input, output, result));
+    }
+    let is_refused = results
+        .iter()
+        .any(|(_, _, result)| result.functions.iter().any(|f| fails(f, &args)));
+    if !is_refused {
+        for (_, output, result) in &results {
+            files::write(output, &result.text)?;
         }
     }
-    Ok(())
+    let files: Vec<report::File> = results
+        .iter()
+        .map(|(input, _, result)| (input, result))
+        .collect();
+    // A reader of JSON finds warnings in it and nothing beside it.
+    let json_on_stderr = matches!(args.print_regalloc_stats, Some(Format::Json))
+        && files::is_standard_output(&args.output);
+    if !json_on_stderr {
+        for (input, result) in &files {
+            warn(input, result, &args);
+            tell_promoted(result);
+        }
+    }
+    tell_statistics(&args, &files)?;
+    if !is_refused {
+        return Ok(());
+    }
+    if json_on_stderr {
+        return Err(Silent.into());
+    }
+    refuse(&files, &args)
 }
 
 fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
@@ -154,6 +176,8 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
         sm: args.sm.map(|sm| sm.number()),
         maxnreg: args.maxnreg,
         occupancy_target: args.occupancy_target,
+        block: args.block,
+        relocatable: args.relocatable,
         entries: args.entry.clone(),
         spill_space: match args.spill_space {
             Space::Local => SpillSpace::Local,
@@ -165,9 +189,76 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
     })
 }
 
+/// A knob does nothing under another allocator, but for the one that promotion heeds.
+fn warn_of_idle_knobs(args: &AllocArgs, options: &ModuleOptions) {
+    let strategy = options.options.strategy;
+    if strategy == Strategy::Fatpoint {
+        return;
+    }
+    let is_heeded = |knob: &str| args.promote_local && knob.starts_with("NumOptPhasesBudget=");
+    for knob in args.knob.iter().filter(|knob| !is_heeded(knob)) {
+        let name = strategy.name();
+        output::warning(&format!(
+            "--knob {knob} steers --regalloc=fatpoint and does nothing for {name}"
+        ));
+    }
+}
+
+/// Where the result of each input goes.
+fn outputs(args: &AllocArgs) -> Result<Vec<PathBuf>, UsageError> {
+    let folder = &args.output;
+    if let [input] = &args.input[..]
+        && !(files::is_dash(input) && folder.is_dir())
+    {
+        let name = input.file_name().filter(|_| folder.is_dir());
+        return Ok(vec![match name {
+            Some(name) => folder.join(name),
+            None => folder.clone(),
+        }]);
+    }
+    if !folder.is_dir() {
+        let count = args.input.len();
+        let told = folder.display();
+        return Err(UsageError(format!(
+            "{count} inputs need a folder for their results: -o DIR, and {told} is none"
+        )));
+    }
+    let mut taken = BTreeSet::new();
+    let mut outputs = Vec::with_capacity(args.input.len());
+    for input in &args.input {
+        let name = input.file_name().unwrap_or_default();
+        if files::is_dash(input) || !taken.insert(name) {
+            let told = input.display();
+            return Err(UsageError(format!(
+                "{told}: the name of its result in {} is taken or unknown",
+                folder.display()
+            )));
+        }
+        outputs.push(folder.join(name));
+    }
+    Ok(outputs)
+}
+
+fn allocated(input: &Input, options: &ModuleOptions) -> anyhow::Result<ModuleResult> {
+    let bar = progress_bar();
+    let progress = |done: usize, all: usize| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    };
+    let result = allocate_module(&input.text, options, Some(&progress));
+    bar.finish_and_clear();
+    result.map_err(|error| match error {
+        PtxError::NoSuchFunction(name) => {
+            let message = format!("{} has no function `{name}` with a body", input.name);
+            UsageError(message).into()
+        }
+        error => input.explain(error),
+    })
+}
+
 /// A bar that shows only on a terminal, and only once there is something to wait for.
 fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !output::is_watched() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
@@ -178,23 +269,39 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-fn warn(input: &Input, result: &ModuleResult) {
-    let text = match &result.promoted {
-        Some(promoted) => &promoted.text,
-        None => &input.text,
-    };
+/// Whether what became of a function keeps the result from being written.
+fn fails(function: &FunctionReport, args: &AllocArgs) -> bool {
+    match function.outcome {
+        Outcome::Refused(_) => !args.keep_going,
+        Outcome::Passed(_) | Outcome::Kept(_) => args.strict,
+        Outcome::Allocated(_) | Outcome::Skipped => false,
+    }
+}
+
+fn warn(input: &Input, result: &ModuleResult, args: &AllocArgs) {
     for function in &result.functions {
-        if let Some(shortfall) = &function.shortfall {
-            let (file, line, name) = (&input.name, function.line, &function.name);
-            eprintln!("warning: {file}:{line}: `{name}`: {shortfall}");
+        let (file, line, name) = (&input.name, function.line, &function.name);
+        for warning in &function.warnings {
+            output::warning(&format!("{file}:{line}: `{name}`: {warning}"));
         }
-        if let Outcome::Passed(passed) = &function.outcome {
-            let message = format!(
-                "`{}` is passed through unchanged: {}",
-                function.name, passed.reason
-            );
-            let shown = ParseError::new(passed.span, message).render(&input.name, text);
-            eprint!("{}", shown.replacen("error", "warning", 1));
+        if fails(function, args) {
+            continue;
+        }
+        let message = report::left_alone(input, result, function);
+        if let Some(message) = message {
+            output::warning(&message);
+        }
+        if let Outcome::Allocated(allocated) = &function.outcome {
+            if allocated.stats.fell_back {
+                output::warning(&format!(
+                    "{file}:{line}: `{name}`: no round of allocation succeeded, so every value \
+                     is in memory"
+                ));
+            }
+            if output::is_verbose() {
+                let told = report::summary(allocated);
+                output::note(&format!("{file}:{line}: `{name}`: {told}"));
+            }
         }
     }
 }
@@ -205,143 +312,48 @@ fn tell_promoted(result: &ModuleResult) {
         return;
     };
     for v in &promoted.variables {
-        eprintln!(
-            "note: `{}` of `{}` is kept in registers: {} bytes, {} accesses",
+        output::note(&format!(
+            "`{}` of `{}` is kept in registers: {} bytes, {} accesses",
             v.name, v.function, v.bytes, v.accesses
-        );
+        ));
     }
     for v in &promoted.refused {
-        eprintln!(
-            "note: `{}` of `{}` stays in memory: {}",
+        output::note(&format!(
+            "`{}` of `{}` stays in memory: {}",
             v.name, v.function, v.reason
-        );
+        ));
     }
 }
 
-/// Fails if some function has no allocation, naming each.
-fn refuse(input: &Input, result: &ModuleResult) -> anyhow::Result<()> {
-    let mut refused = result.functions.iter().filter_map(|f| match &f.outcome {
-        Outcome::Refused(reason) => {
-            Some(format!("{}:{}: `{}`: {reason}", input.name, f.line, f.name))
-        }
-        _ => None,
-    });
-    let Some(first) = refused.next() else {
+fn tell_statistics(args: &AllocArgs, files: &[report::File]) -> anyhow::Result<()> {
+    let Some(format) = args.print_regalloc_stats else {
         return Ok(());
     };
-    for other in refused {
-        eprintln!("error: {other}");
+    let text = report::render(files, format);
+    // Standard output may be taken by the PTX.
+    if files::is_standard_output(&args.output) {
+        // Whoever closed standard error does not want to read it.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        return Ok(());
     }
-    bail!("{first}")
+    output::print(&text)
 }
 
-fn as_text(result: &ModuleResult) -> String {
-    let width = result
-        .functions
-        .iter()
-        .map(|f| f.name.len())
-        .max()
-        .unwrap_or(0)
-        .max(8);
-    let mut out = format!(
-        "{:<width$} {:>7} {:>7} {:>5} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6}\n",
-        "function",
-        "instr.",
-        "vregs",
-        "regs",
-        "spilled",
-        "stores",
-        "reloads",
-        "moves",
-        "remat",
-        "frame"
-    );
-    for function in &result.functions {
-        let (name, instructions, vregs) = (&function.name, function.instructions, function.vregs);
-        let line = match &function.outcome {
-            Outcome::Allocated(a) => {
-                let (s, e) = (&a.stats, &a.stats.edits);
-                let frame = a.frame.local + a.frame.shared;
-                format!(
-                    "{name:<width$} {instructions:>7} {vregs:>7} {:>5} {:>7} {:>6} {:>7} {:>6} {:>6} {frame:>6}",
-                    a.registers, s.spilled, e.stores, e.reloads, e.moves, e.recomputes
-                )
-            }
-            Outcome::Passed(passed) => format!("{name:<width$} passed through: {}", passed.reason),
-            Outcome::Refused(reason) => format!("{name:<width$} refused: {reason}"),
-            Outcome::Skipped => format!("{name:<width$} not asked for"),
-        };
-        out.push_str(&line);
-        out.push('\n');
-    }
-    out
-}
-
-fn as_json(result: &ModuleResult) -> Value {
-    result.functions.iter().map(function_json).collect()
-}
-
-fn function_json(function: &FunctionReport) -> Value {
-    let mut value = json!({
-        "name": function.name,
-        "entry": function.is_entry,
-        "line": function.line,
-        "instructions": function.instructions,
-        "vregs": function.vregs,
-    });
-    let (outcome, more) = match &function.outcome {
-        Outcome::Allocated(allocated) => ("allocated", allocated_json(allocated)),
-        Outcome::Passed(passed) => ("passed", json!({ "reason": passed.reason })),
-        Outcome::Refused(reason) => ("refused", json!({ "reason": reason })),
-        Outcome::Skipped => ("skipped", json!({})),
-    };
-    value["outcome"] = outcome.into();
-    if let Some(shortfall) = &function.shortfall {
-        value["occupancy_shortfall"] = shortfall.as_str().into();
-    }
-    if let Value::Object(fields) = more {
-        for (key, field) in fields {
-            value[key] = field;
+/// Fails, naming each function that keeps the result from being written.
+fn refuse(files: &[report::File], args: &AllocArgs) -> anyhow::Result<()> {
+    let mut told = Vec::new();
+    for (input, result) in files {
+        for function in result.functions.iter().filter(|f| fails(f, args)) {
+            let (file, line, name) = (&input.name, function.line, &function.name);
+            told.push(match &function.outcome {
+                Outcome::Refused(reason) => format!("{file}:{line}: `{name}`: {reason}"),
+                _ => report::left_alone(input, result, function).unwrap_or_default(),
+            });
         }
     }
-    value
-}
-
-fn allocated_json(allocated: &Allocated) -> Value {
-    let stats = &allocated.stats;
-    let phases: serde_json::Map<String, Value> = stats
-        .phases
-        .iter()
-        .map(|(name, time)| ((*name).to_owned(), time.as_secs_f64().into()))
-        .collect();
-    json!({
-        "budget": allocated.budget,
-        "registers": allocated.registers,
-        "registers_named": allocated.named,
-        "predicates": allocated.predicates,
-        "frame_local": allocated.frame.local,
-        "frame_shared": allocated.frame.shared,
-        "values": stats.values,
-        "spilled": stats.spilled,
-        "spill_rate": stats.spill_rate(),
-        "rematerialised": stats.rematerialised,
-        "hoisted": stats.hoisted,
-        "copies": stats.copies,
-        "coalesced": stats.coalesced,
-        "coalescing_rate": stats.coalescing_rate(),
-        "iterations": stats.iterations,
-        "moves": stats.edits.moves,
-        "stores": stats.edits.stores,
-        "reloads": stats.edits.reloads,
-        "recomputes": stats.edits.recomputes,
-        "shared_slot_bytes": stats.shared_slot_bytes,
-        "graph": {
-            "nodes": stats.graph.nodes,
-            "edges": stats.graph.edges,
-            "density": stats.graph.density(),
-            "max_degree": stats.graph.max_degree,
-            "average_degree": stats.graph.average_degree(),
-        },
-        "seconds": phases,
-    })
+    let (last, others) = told.split_last().map_or(("", &[][..]), |(l, o)| (l, o));
+    for other in others {
+        output::error(other);
+    }
+    bail!("{last}")
 }

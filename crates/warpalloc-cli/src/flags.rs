@@ -29,7 +29,8 @@ pub struct PhaseFlags {
     /// Do not remove and join needless code after allocation
     #[arg(long)]
     no_cleanup: bool,
-    /// Set any option or knob by its name, after all other flags; may be repeated
+    /// Set any option or knob by its name (see `warpalloc options` and `warpalloc knobs`), after
+    /// all other flags; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     option: Vec<(String, String)>,
 }

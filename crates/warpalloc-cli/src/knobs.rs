@@ -1,17 +1,16 @@
 //! `warpalloc knobs`: what can be set, and `--knob`.
 
-use std::io::Write;
-
 use clap::Args;
 use serde_json::json;
 use warpalloc::options::knobs::{KNOBS, Knob, Knobs};
 
-use crate::UsageError;
+use crate::report::SCHEMA;
+use crate::{UsageError, output};
 
 /// How to list the knobs.
 #[derive(Args, Debug)]
 pub struct KnobsArgs {
-    /// Print an array of objects
+    /// Print JSON, see docs/json.md
     #[arg(long)]
     json: bool,
 }
@@ -19,8 +18,7 @@ pub struct KnobsArgs {
 /// Lists every knob with its type, default and meaning.
 pub fn run(args: KnobsArgs) -> anyhow::Result<()> {
     let text = if args.json { as_json() } else { as_text() };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    output::print(&text)
 }
 
 fn as_text() -> String {
@@ -70,7 +68,7 @@ fn as_json() -> String {
             })
         })
         .collect();
-    format!("{:#}\n", json!(rows))
+    format!("{:#}\n", json!({ "schema": SCHEMA, "knobs": rows }))
 }
 
 /// The knobs that `settings` of the form `NAME=VALUE` make.

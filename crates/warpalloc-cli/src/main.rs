@@ -6,18 +6,23 @@ mod alloc;
 mod files;
 mod flags;
 mod knobs;
+mod lower;
+mod manual;
 mod occupancy;
+mod output;
 mod replay;
+mod report;
 mod stats;
 mod stats_cubin;
 
 use std::fmt;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(
+    name = "warpalloc",
     version,
     about = "A register allocator for GPUs",
     arg_required_else_help = true
@@ -25,6 +30,8 @@ use clap::{Parser, Subcommand};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    output: output::OutputFlags,
 }
 
 #[derive(Subcommand)]
@@ -40,6 +47,14 @@ enum Command {
     Occupancy(occupancy::OccupancyArgs),
     /// Allocate a function written in the text format, and show the result beside its code
     Replay(replay::ReplayArgs),
+    /// Write a function of a PTX file in the text format, for `replay`
+    Lower(lower::LowerArgs),
+    /// List the options that `alloc --option` sets
+    Options,
+    /// Write what a shell needs to complete the command line
+    Completions(manual::CompletionsArgs),
+    /// Write manual pages
+    Man(manual::ManArgs),
 }
 
 /// A command line whose words parse but whose values make no sense; ends with exit code 2.
@@ -54,24 +69,38 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// A failure that has been told already.
+#[derive(Debug)]
+pub struct Silent;
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the result was not written")
+    }
+}
+
+impl std::error::Error for Silent {}
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::parse();
+    cli.output.install();
+    let result = match cli.command {
         Command::Alloc(args) => alloc::run(*args),
         Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Lower(args) => lower::run(args),
+        Command::Options => manual::options(),
+        Command::Completions(args) => manual::completions(args, Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Silent>() => ExitCode::from(1),
         Err(error) => {
-            let message = format!("{error:#}");
-            // Diagnostics come with their own heading.
-            if message.starts_with("error: ") {
-                eprint!("{message}");
-            } else {
-                eprintln!("error: {message}");
-            }
+            output::error(&format!("{error:#}"));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

@@ -1,7 +1,5 @@
 //! `warpalloc occupancy`: what a launch leaves of a multiprocessor, and what a register costs.
 
-use std::io::{self, Write};
-
 use clap::Args;
 use serde_json::{Value, json};
 use warpalloc::target::occupancy::{
@@ -46,8 +44,7 @@ pub fn run(args: OccupancyArgs) -> anyhow::Result<()> {
     } else {
         as_text(args.sm, &launch, &answer, &staircase)
     };
-    io::stdout().write_all(output.as_bytes())?;
-    Ok(())
+    crate::output::print(&output)
 }
 
 fn as_text(sm: Sm, launch: &Launch, answer: &Occupancy, staircase: &[Cliff]) -> String {
@@ -149,6 +146,7 @@ fn percent(warps: u32, answer: &Occupancy) -> f64 {
 
 fn as_json(sm: Sm, launch: &Launch, answer: &Occupancy, staircase: &[Cliff]) -> Value {
     let mut value = answer_json(answer);
+    value["schema"] = crate::report::SCHEMA.into();
     value["sm"] = sm.number().into();
     value["registers_per_thread"] = launch.registers_per_thread.into();
     value["block_threads"] = launch.block_threads.into();

@@ -12,6 +12,7 @@ use warpalloc::text::{self, Allocated, Case};
 use warpalloc::{Options, Strategy};
 
 use crate::files::Input;
+use crate::output;
 
 /// Arguments of `warpalloc replay`.
 #[derive(Args)]
@@ -42,14 +43,12 @@ pub fn run(args: ReplayArgs) -> Result<()> {
         ..options
     };
     let allocation = warpalloc::allocate(&function, &target, &options)?;
-    print!(
-        "{}",
-        Allocated {
-            function: &function,
-            target: &target,
-            allocation: &allocation,
-        }
-    );
+    let shown = Allocated {
+        function: &function,
+        target: &target,
+        allocation: &allocation,
+    };
+    output::print(&shown.to_string())?;
     check::check(&function, &target, &allocation)
         .map_err(|violation| anyhow!("the allocation is not proved: {violation}"))?;
     for seed in 0..args.traces {
@@ -62,6 +61,5 @@ pub fn run(args: ReplayArgs) -> Result<()> {
         )
         .map_err(|difference| anyhow!("execution differs: {difference}"))?;
     }
-    println!("; proved, and {} executions agree", args.traces);
-    Ok(())
+    output::print(&format!("; proved, and {} executions agree\n", args.traces))
 }

@@ -1,6 +1,5 @@
 //! `warpalloc stats`: how large functions are and where they need registers.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +7,8 @@ use serde_json::{Value, json};
 use warpalloc_ptx::module::{FunctionMeasures, ModuleOptions, Peak, measure_module};
 
 use crate::UsageError;
+use crate::output;
+use crate::report::SCHEMA;
 use crate::stats_cubin::{self, CodeArgs, Source};
 
 /// What to measure.
@@ -16,7 +17,10 @@ pub struct StatsArgs {
     /// A PTX file, or a file with machine code: a cubin, fatbin, object, archive, shared
     /// library or executable; `-` for standard input
     input: PathBuf,
-    /// Print JSON
+    /// The compute capability, where it is not what the file says: 90, sm_90
+    #[arg(long, value_name = "SM")]
+    sm: Option<warpalloc::target::sm::Sm>,
+    /// Print JSON, see docs/json.md
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -33,14 +37,23 @@ pub fn run(args: StatsArgs) -> anyhow::Result<()> {
         let message = format!("{flag} is for machine code, and {} is text", input.name);
         return Err(UsageError(message).into());
     }
-    let functions = measure_module(&input.text, &ModuleOptions::default());
+    let options = ModuleOptions {
+        sm: args.sm.map(|sm| sm.number()),
+        ..ModuleOptions::default()
+    };
+    let functions = measure_module(&input.text, &options);
     let functions = functions.map_err(|error| input.explain(error))?;
     let text = match args.json {
-        true => format!("{:#}\n", functions.iter().map(as_json).collect::<Value>()),
+        true => {
+            let functions: Value = functions.iter().map(as_json).collect();
+            format!(
+                "{:#}\n",
+                json!({ "schema": SCHEMA, "functions": functions })
+            )
+        }
         false => as_text(&functions),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    output::print(&text)
 }
 
 fn as_text(functions: &[FunctionMeasures]) -> String {

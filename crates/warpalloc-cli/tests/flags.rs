@@ -25,8 +25,9 @@ fn allocated(file: &str, flags: &[&str]) -> (String, Vec<Value>) {
     let args = [&["alloc", &file, "--maxnreg", "24", stats], flags].concat();
     let run = warpalloc(&args, "");
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-    let stats = serde_json::from_slice(&run.stderr).unwrap();
-    (text(&run.stdout), stats)
+    let stats: Value = serde_json::from_slice(&run.stderr).unwrap();
+    let functions = stats["functions"].as_array().unwrap();
+    (text(&run.stdout), functions.clone())
 }
 
 fn sum(stats: &[Value], figure: &str) -> u64 {
@@ -155,29 +156,34 @@ fn an_occupancy_target_sets_the_budget() {
         let fixed = ["alloc", "-", "--print-regalloc-stats=json"];
         warpalloc(&[&fixed, flags].concat(), &kernel(bound))
     };
-    let flag = "--occupancy-target";
     for (flags, registers) in [
         (&[][..], 255),
-        (&[flag, "50"], 64),
-        (&[flag], 40),
-        (&[flag, "100"], 32),
-        (&["--maxnreg", "24", flag, "100"], 24),
-        (&["--maxnreg", "100", flag, "100"], 32),
+        (&["--occupancy-target=50"], 64),
+        (&["--occupancy-target"], 40),
+        (&["--occupancy-target=100"], 32),
+        (&["--maxnreg", "24", "--occupancy-target=100"], 24),
+        (&["--maxnreg", "100", "--occupancy-target=100"], 32),
     ] {
         let run = run(flags, ".maxntid 256");
         let stats: Value = serde_json::from_slice(&run.stderr).unwrap();
-        assert_eq!(stats[0]["budget"], registers, "{flags:?}");
+        assert_eq!(stats["functions"][0]["budget"], registers, "{flags:?}");
         let cap = format!(".maxnreg {registers}");
         assert_eq!(text(&run.stdout).contains(&cap), !flags.is_empty());
     }
-    let run = run(&[flag, "50"], "");
-    assert_eq!(run.status.code(), Some(0));
-    let said = text(&run.stderr);
+    let source = kernel("");
+    let aside = warpalloc(&["alloc", "--occupancy-target=50", "-"], &source);
+    assert_eq!(aside.status.code(), Some(0));
+    let said = text(&aside.stderr);
     assert!(
         said.starts_with("warning: <stdin>:4: `k`: the occupancy target of 50 % is left aside"),
         "{said}"
     );
-    assert!(said.contains("\"budget\": 255"), "{said}");
+    let by_caller = warpalloc(
+        &["alloc", "-", "--block", "256", "--occupancy-target=50"],
+        &source,
+    );
+    assert!(text(&by_caller.stdout).contains(".maxnreg 64"));
+    assert!(by_caller.stderr.is_empty(), "{}", text(&by_caller.stderr));
 }
 
 #[test]
@@ -205,6 +211,40 @@ fn wrong_values_name_the_flag_the_value_and_what_is_accepted() {
             assert!(said.contains(part), "{flag}={value}: {said}");
         }
     }
+}
+
+/// A value that may be left out must not swallow the file behind it.
+#[test]
+fn an_occupancy_target_takes_its_value_behind_an_equals_sign() {
+    let source = ".version 9.0\n.target sm_90\n.entry k() .maxntid 256 {\n\tret;\n}\n";
+    let run = warpalloc(&["alloc", "--occupancy-target", "-"], source);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains(".maxnreg 40"));
+}
+
+#[test]
+fn a_knob_of_another_allocator_is_told() {
+    let source = ".version 9.0\n.target sm_90\n.entry k() {\n\tret;\n}\n";
+    let knob = ["alloc", "-", "--knob", "RegAllocMacForce=true"];
+    let said = text(&warpalloc(&knob, source).stderr);
+    assert!(
+        said.starts_with("warning: --knob RegAllocMacForce=true"),
+        "{said}"
+    );
+    assert!(said.contains("does nothing for briggs"), "{said}");
+    let quiet = [&knob[..], &["--quiet"]].concat();
+    assert!(warpalloc(&quiet, source).stderr.is_empty());
+    let heeded = [&knob[..], &["--regalloc=fatpoint"]].concat();
+    assert!(warpalloc(&heeded, source).stderr.is_empty());
+}
+
+#[test]
+fn every_option_is_listed_with_its_values() {
+    let said = text(&warpalloc(&["options"], "").stdout);
+    for option in ["spill-limit", "coalescing-factor", "schedule"] {
+        assert!(said.contains(&format!("\n{option} ")), "{said}");
+    }
+    assert!(said.contains("a number or none"), "{said}");
 }
 
 #[test]

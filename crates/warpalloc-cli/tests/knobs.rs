@@ -36,9 +36,10 @@ fn every_knob_is_listed_with_type_default_and_meaning() {
         "{inert:?}"
     );
     let json = warpalloc(&["knobs", "--json"]).stdout;
-    let rows: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    let document: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(document["schema"], 1);
     assert_eq!(
-        rows.as_array().map(Vec::len),
+        document["knobs"].as_array().map(Vec::len),
         Some(text.lines().count() - 1)
     );
 }

@@ -1,10 +1,14 @@
 //! How many registers a function may use.
 //!
-//! Three sides have a say: the caller with a cap, the entry with its directives, and a wanted
-//! occupancy. The cap takes the place of what the entry says; the occupancy only ever lowers
-//! the result. It is read off the staircase of the multiprocessor for the block size that the
-//! entry declares and its static shared memory: dynamic shared memory is known at launch only,
-//! and a block smaller than declared leaves more room, not less.
+//! Four sides have a say: the caller with a cap, the entry with `.maxnreg`, the launch bounds of
+//! the entry, and a wanted occupancy. The smallest wins, and each time the caller gets less than
+//! asked for a warning says so. The occupancy is read off the staircase of the multiprocessor for
+//! the block size that the entry declares and its static shared memory: dynamic shared memory is
+//! known at launch only, and a block smaller than declared leaves more room, not less.
+//!
+//! ptxas lets `.maxnreg` override the bound that `.maxntid` alone implies, and the kernel then
+//! cannot be launched, so a cap above that bound is never written. Caps below what ptxas can
+//! honour (see [`crate::least`]) are refused by the caller of this module.
 //!
 //! A kernel with `setmaxnreg` shares out the registers of its launch while it runs: some warps
 //! give up what others ask for. With fewer at launch these might wait for ever, so that a
@@ -23,9 +27,10 @@ pub(crate) struct Budget {
     /// 32-bit registers.
     pub registers: u32,
     /// The cap to write into the entry, without which a later compiler would not know of it.
+    /// Where there is none, the caller asked for no limit.
     pub cap: Option<u32>,
-    /// Why the wanted occupancy is not what will be had.
-    pub shortfall: Option<String>,
+    /// Why the caller does not get what was asked for.
+    pub warnings: Vec<String>,
 }
 
 /// Who limits the registers of the functions of a module.
@@ -42,7 +47,7 @@ pub(crate) struct Limits {
 /// What occupancy depends on besides registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Threads of the block, where the entry bounds them.
+    /// Threads of the block, where they are bounded.
     pub threads: Option<u32>,
     /// Static shared memory.
     pub shared_bytes: u64,
@@ -57,22 +62,17 @@ impl Limits {
             return Budget {
                 registers: MOST_REGISTERS,
                 cap: None,
-                shortfall: self.left_aside(),
+                warnings: self.left_aside().into_iter().collect(),
             };
         }
-        let registers = self.without_target(function, block);
-        let mut budget = Budget {
-            registers,
-            cap: self.maxnreg,
-            shortfall: None,
-        };
+        let mut budget = self.without_target(function, block);
         let Some(percent) = self.occupancy_target else {
             return budget;
         };
         let (wanted, shortfall) = self.for_occupancy(function, block, percent);
-        budget.shortfall = shortfall;
+        budget.warnings.extend(shortfall);
         if let Some(wanted) = wanted {
-            budget.registers = registers.min(wanted);
+            budget.registers = budget.registers.min(wanted);
             budget.cap = Some(budget.registers);
         }
         budget
@@ -90,20 +90,60 @@ impl Limits {
         ))
     }
 
-    /// What the caller asks for, else what the entry says.
-    fn without_target(&self, function: &ast::Function, block: Block) -> u32 {
-        let directive = |keyword: &str| {
-            let found = function.directives.iter().find(|d| d.keyword == keyword);
-            found.and_then(|d| d.values.first().copied())
+    /// The budget of the cap, the directives and the launch bounds.
+    fn without_target(&self, function: &ast::Function, block: Block) -> Budget {
+        let own = directive(function, "maxnreg");
+        let blocks = directive(function, "minnctapersm");
+        // ptxas ignores `.minnctapersm` where so many blocks never fit.
+        let resident = blocks.and_then(|blocks| self.launch_bound(block.threads, blocks));
+        let blocks = blocks.filter(|_| resident.is_some());
+        let launch = resident.or_else(|| self.launch_bound(block.threads, 1));
+        let Some(asked) = self.maxnreg else {
+            // Without `.minnctapersm`, ptxas follows `.maxnreg` whatever the block.
+            let bounds = match (own, blocks) {
+                (Some(own), None) => [Some(own), None],
+                _ => [own, launch],
+            };
+            let registers = bounds.into_iter().flatten().min();
+            return Budget {
+                registers: registers.unwrap_or(MOST_REGISTERS).clamp(1, MOST_REGISTERS),
+                cap: None,
+                warnings: Vec::new(),
+            };
         };
-        let cap = self.maxnreg.or_else(|| directive("maxnreg"));
-        let cap = cap.or_else(|| {
-            let blocks = directive("minnctapersm").unwrap_or(1);
-            let steps = cliffs(self.sm, block.threads?, 0).ok()?;
-            let fitting = steps.iter().filter(|step| step.blocks >= blocks);
-            fitting.map(|step| step.last_registers).max()
-        });
-        cap.unwrap_or(MOST_REGISTERS).clamp(1, MOST_REGISTERS)
+        let mut registers = asked;
+        let mut warnings = Vec::new();
+        let mut lower = |bound: Option<u32>, why: String| {
+            if let Some(bound) = bound.filter(|&bound| bound < registers) {
+                registers = bound;
+                warnings.push(format!(
+                    "the cap of {asked} registers is lowered to {bound}: {why}"
+                ));
+            }
+        };
+        lower(
+            own,
+            "the entry says `.maxnreg`, which is never raised".to_owned(),
+        );
+        let threads = block.threads.unwrap_or(0);
+        let why = match blocks {
+            Some(blocks) => format!("{blocks} blocks of {threads} threads are to be resident"),
+            None => format!("no block of {threads} threads could be launched with more"),
+        };
+        lower(launch, why);
+        let registers = registers.clamp(1, MOST_REGISTERS);
+        Budget {
+            registers,
+            cap: Some(registers),
+            warnings,
+        }
+    }
+
+    /// The most registers with which so many blocks of so many threads fit a multiprocessor.
+    fn launch_bound(&self, threads: Option<u32>, blocks: u32) -> Option<u32> {
+        let steps = cliffs(self.sm, threads?, 0).ok()?;
+        let fitting = steps.iter().filter(|step| step.blocks >= blocks);
+        fitting.map(|step| step.last_registers).max()
     }
 
     /// The most registers for an occupancy of `percent`, or for the nearest below it that can
@@ -122,7 +162,9 @@ impl Limits {
             return without("the block size of a function that is called is unknown");
         }
         let Some(threads) = block.threads else {
-            return without("the block size is unknown without `.maxntid` or `.reqntid`");
+            return without(
+                "the block size is unknown: declare `.maxntid` or `.reqntid`, or pass --block",
+            );
         };
         let shared = u32::try_from(block.shared_bytes).unwrap_or(u32::MAX);
         let registers = match budget_for_occupancy(self.sm, threads, shared, percent) {
@@ -146,6 +188,12 @@ impl Limits {
             _ => without("not one block fits a multiprocessor"),
         }
     }
+}
+
+/// The first number of a directive of `function`.
+fn directive(function: &ast::Function, keyword: &str) -> Option<u32> {
+    let found = function.directives.iter().find(|d| d.keyword == keyword);
+    found.and_then(|d| d.values.first().copied())
 }
 
 #[cfg(test)]
@@ -178,7 +226,7 @@ mod tests {
             for bound in [".maxntid 256", ".reqntid 16, 16"] {
                 let result = allocate(&format!(".entry k() {bound}"), "", &target(percent));
                 assert_eq!(budget(&result), registers, "{percent} % of {bound}");
-                assert_eq!(result.functions[0].shortfall, None);
+                assert!(result.functions[0].warnings.is_empty());
                 assert!(result.text.contains(&format!(".maxnreg {registers}\n")));
             }
         }
@@ -197,6 +245,68 @@ mod tests {
         assert!(result.text.contains(".maxnreg 24") && !result.text.contains(".maxnreg 36"));
     }
 
+    fn capped(cap: u32) -> ModuleOptions {
+        ModuleOptions {
+            maxnreg: Some(cap),
+            ..ModuleOptions::default()
+        }
+    }
+
+    /// 96 registers of 1,024 threads do not fit a register file of 65,536, and ptxas would take
+    /// them all the same.
+    #[test]
+    fn no_cap_is_written_that_the_block_cannot_be_launched_with() {
+        let result = allocate(".entry k() .maxntid 1024", "", &capped(96));
+        assert_eq!(budget(&result), 64);
+        assert!(result.text.contains(".maxnreg 64\n"), "{}", result.text);
+        let said = result.functions[0].warnings.join("\n");
+        assert!(said.contains("96 registers is lowered to 64"), "{said}");
+        let fits = allocate(".entry k() .maxntid 512", "", &capped(96));
+        assert!(fits.text.contains(".maxnreg 96\n") && fits.functions[0].warnings.is_empty());
+    }
+
+    /// ptxas follows the smaller of the two bounds, so a larger budget ends in spills of its own.
+    #[test]
+    fn the_smaller_of_cap_and_launch_bounds_is_the_budget() {
+        let entry = ".entry k() .maxntid 256 .minnctapersm 4";
+        let result = allocate(entry, "", &capped(96));
+        assert_eq!(budget(&result), 64);
+        let said = result.functions[0].warnings.join("\n");
+        assert!(said.contains("4 blocks of 256 threads"), "{said}");
+        let free = ModuleOptions::default();
+        assert_eq!(budget(&allocate(entry, "", &free)), 64);
+        let both = ".entry k() .maxntid 256 .minnctapersm 4 .maxnreg 96";
+        assert_eq!(budget(&allocate(both, "", &free)), 64);
+        let ignored = ".entry k() .maxntid 256 .minnctapersm 12";
+        assert_eq!(budget(&allocate(ignored, "", &capped(96))), 96);
+    }
+
+    #[test]
+    fn a_cap_of_the_source_is_never_raised() {
+        let result = allocate(".entry k() .maxnreg 40", "", &capped(64));
+        assert_eq!(budget(&result), 40);
+        assert!(result.text.contains(".maxnreg 40") && !result.text.contains(".maxnreg 64"));
+        let said = result.functions[0].warnings.join("\n");
+        assert!(said.contains("64 registers is lowered to 40"), "{said}");
+        let result = allocate(".entry k() .maxnreg 40", "", &capped(32));
+        assert!(result.text.contains(".maxnreg 32") && result.functions[0].warnings.is_empty());
+    }
+
+    #[test]
+    fn a_block_size_may_come_from_the_caller() {
+        let options = ModuleOptions {
+            block: Some(1024),
+            ..capped(96)
+        };
+        assert_eq!(budget(&allocate(".entry k()", "", &options)), 64);
+        let declared = allocate(".entry k() .maxntid 256", "", &options);
+        assert_eq!(
+            budget(&declared),
+            96,
+            "what the entry says is nearer the truth"
+        );
+    }
+
     #[test]
     fn without_a_block_size_a_target_is_left_aside_aloud() {
         for (head, why) in [
@@ -205,7 +315,7 @@ mod tests {
         ] {
             let result = allocate(head, "", &target(75));
             assert_eq!(budget(&result), 255, "{head}");
-            let said = result.functions[0].shortfall.as_deref().unwrap_or_default();
+            let said = result.functions[0].warnings.join("\n");
             assert!(said.contains("75 %") && said.contains(why), "{said}");
             assert!(!result.text.contains(".maxnreg"));
         }
@@ -217,13 +327,11 @@ mod tests {
         let body = "\t.shared .b8 s[100000];\n";
         let result = allocate(".entry k() .maxntid 256", body, &target(75));
         assert_eq!(budget(&result), 128);
-        let said = result.functions[0].shortfall.as_deref().unwrap_or_default();
+        let said = result.functions[0].warnings.join("\n");
         assert!(said.contains("reach 25.0 % at most"), "{said}");
         let result = allocate(".entry k() .maxntid 256", body, &target(25));
-        assert_eq!(
-            (budget(&result), &result.functions[0].shortfall),
-            (128, &None)
-        );
+        assert_eq!(budget(&result), 128);
+        assert!(result.functions[0].warnings.is_empty());
     }
 
     /// With fewer registers at launch than it was written for, warps that ask for more would
@@ -241,10 +349,10 @@ mod tests {
         };
         assert!(matches!(report.outcome, Outcome::Passed(_)));
         assert!(!result.text.contains(".maxnreg"), "{}", result.text);
-        let said = report.shortfall.as_deref().unwrap_or_default();
+        let said = report.warnings.join("\n");
         assert!(said.contains("cap of 64"), "{said}");
         let result = allocate(".entry k()\n.maxntid 384", body, &ModuleOptions::default());
-        assert_eq!(result.functions[0].shortfall, None);
+        assert!(result.functions[0].warnings.is_empty());
     }
 
     #[test]

@@ -76,6 +76,39 @@ pub fn line_and_column(source: impl AsRef<[u8]>, offset: u32) -> (usize, usize) 
     (line, characters(&before[start..]) + 1)
 }
 
+/// Where the lines of a text begin: many places are found without reading it again each time.
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    source: &'a [u8],
+    starts: Vec<u32>,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of `source`.
+    pub fn of(source: &'a str) -> Self {
+        let source = source.as_bytes();
+        let after = |(at, &byte): (usize, &u8)| (byte == b'\n').then_some(at as u32 + 1);
+        let ends = source.iter().enumerate().filter_map(after);
+        Lines {
+            source,
+            starts: std::iter::once(0).chain(ends).collect(),
+        }
+    }
+
+    /// The line, from 1, of a byte of the text.
+    pub fn line(&self, offset: u32) -> usize {
+        self.starts.partition_point(|&start| start <= offset)
+    }
+
+    /// Line and column as [`line_and_column`] gives them.
+    pub fn line_and_column(&self, offset: u32) -> (usize, usize) {
+        let offset = offset.min(self.source.len() as u32);
+        let line = self.line(offset);
+        let start = self.starts[line - 1] as usize;
+        (line, characters(&self.source[start..offset as usize]) + 1)
+    }
+}
+
 /// Counts without decoding more than it must: a line of noise may be 100 MB long.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|&&b| b & 0xc0 != 0x80).count()
@@ -186,6 +219,20 @@ mod tests {
         assert!(shown.contains("a:1:50001\n"));
         assert!(shown.contains("…xxx"));
         assert!(shown.contains("x\u{fffd}\u{fffd}x"));
+    }
+
+    #[test]
+    fn an_index_of_lines_agrees_with_reading_the_text() {
+        for source in ["", "a", "\n", "é\nüb\r\n\n", "a\nb"] {
+            let lines = Lines::of(source);
+            for offset in 0..=source.len() as u32 + 1 {
+                assert_eq!(
+                    lines.line_and_column(offset),
+                    line_and_column(source, offset),
+                    "{source:?} at {offset}"
+                );
+            }
+        }
     }
 
     #[test]

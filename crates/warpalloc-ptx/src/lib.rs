@@ -25,12 +25,20 @@ pub mod printer;
 pub mod promote;
 pub mod visit;
 
+mod bound;
 mod budget;
+mod debug;
+mod fit;
+mod job;
 mod launch;
+mod least;
 mod literal;
+mod measure;
+mod types;
 
 pub use ast::{Instruction, Module, Name, Operand, Span, Stmt};
 pub use diag::ParseError;
+pub use least::LEAST_CAP;
 pub use lexer::same_tokens;
 pub use parser::{parse, parse_bytes};
 pub use printer::{EditConflict, Edits};

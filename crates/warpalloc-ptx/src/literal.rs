@@ -57,9 +57,13 @@ fn integer(digits: &str, radix: u32) -> Result<Literal, &'static str> {
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
         return Err("this is no number");
     }
-    u64::from_str_radix(digits, radix)
-        .map(Literal::Int)
-        .map_err(|_| "this number does not fit 64 bits")
+    // ptxas takes up to two bits more and drops them; of binary digits it takes 64.
+    let taken = |&value: &u128| value >> if radix == 2 { 64 } else { 66 } == 0;
+    u128::from_str_radix(digits, radix)
+        .ok()
+        .filter(taken)
+        .map(|value| Literal::Int(value as u64))
+        .ok_or("this number does not fit 64 bits")
 }
 
 #[cfg(test)]
@@ -80,6 +84,10 @@ mod tests {
             ("0B11U", 3),
             ("18446744073709551615", u64::MAX),
             ("0xFFFFFFFFFFFFFFFF", u64::MAX),
+            ("18446744073709551616", 0),
+            ("36893488147419103235", 3),
+            ("0x12345678123456781", 0x2345_6781_2345_6781),
+            ("07777777777777777777777", u64::MAX),
         ] {
             assert_eq!(parse(text), Ok(Literal::Int(value)), "{text}");
         }
@@ -117,9 +125,13 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert_eq!(
-            parse("18446744073709551616"),
-            Err("this number does not fit 64 bits")
-        );
+        for text in [
+            "99999999999999999999".to_owned(),
+            "0xFFFFFFFFFFFFFFFFF".to_owned(),
+            format!("0b{}", "1".repeat(65)),
+            "9".repeat(100),
+        ] {
+            assert_eq!(parse(&text), Err("this number does not fit 64 bits"));
+        }
     }
 }

@@ -3,24 +3,18 @@
 //! Functions know nothing of each other, so they are worked on in parallel; their edits are
 //! joined in the order of the text, and the result does not depend on who was first.
 
-use crate::apply::{self, Surroundings, Unspeakable};
-use crate::ast::{self, Body, Item, Module, Span};
-use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
-use crate::diag::{ParseError, line_and_column};
-use crate::launch::{block_threads, has_instruction, is_static_shared, static_shared, write_cap};
-use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
-use crate::printer::{EditConflict, Edits};
+use crate::ast::{self, Body, Module, Span};
+use crate::diag::ParseError;
+use crate::job::Job;
+use crate::lower::{self, ModuleNames, Passed, Stop};
+pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
+use crate::printer::EditConflict;
 use crate::promote::{Promoted, promote_where};
-use rayon::prelude::*;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use warpalloc::allocation::{Frame, Space};
-use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
+use warpalloc::Options;
+use warpalloc::allocation::Frame;
 use warpalloc::function::Function;
 use warpalloc::stats::Stats;
-use warpalloc::target::occupancy::{Launch, occupancy};
-use warpalloc::target::sm::Sm;
-use warpalloc::target::{File, Target};
-use warpalloc::{Error, Options, allocate};
+use warpalloc::target::Target;
 
 /// Where spilled values go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +22,7 @@ pub enum SpillSpace {
     /// Local memory.
     #[default]
     Local,
-    /// Shared memory; refused where a function cannot have it.
+    /// Shared memory; local memory, with a warning, where a function cannot have it.
     Shared,
     /// Shared memory where that costs no occupancy, else local memory.
     Auto,
@@ -48,6 +42,12 @@ pub struct ModuleOptions {
     /// The occupancy in percent that entries which declare their block size shall reach:
     /// lowers the registers they may use, and is written into them as `.maxnreg`.
     pub occupancy_target: Option<u32>,
+    /// Threads of the largest block that entries without `.maxntid` and `.reqntid` are
+    /// launched with.
+    pub block: Option<u32>,
+    /// Whether `ptxas -c` comes next, so that device functions need the cap too; found out
+    /// from the linkage of the functions where it does not say.
+    pub relocatable: Option<bool>,
     /// The functions to allocate; all where the list is empty.
     pub entries: Vec<String>,
     /// Where spilled values go.
@@ -57,6 +57,9 @@ pub struct ModuleOptions {
     /// Whether `.local` variables that need no address become registers first.
     pub promote_local: bool,
 }
+
+/// The most threads that are started, whatever the caller asks for.
+const MOST_THREADS: usize = 256;
 
 /// Told how many functions are done, and how many there are.
 pub type Progress<'p> = &'p (dyn Fn(usize, usize) + Sync);
@@ -98,6 +101,9 @@ pub enum Outcome {
     Passed(Passed),
     /// It stays as it is, for no allocation exists within the limits.
     Refused(String),
+    /// It stays as it is: in the order of its text it does not fit, and nobody asked for a cap
+    /// that would be worth spill code.
+    Kept(String),
     /// It was not asked for.
     Skipped,
 }
@@ -133,8 +139,9 @@ pub struct FunctionReport {
     pub instructions: usize,
     /// Virtual registers.
     pub vregs: usize,
-    /// Why the wanted occupancy or cap is not what will be had.
-    pub shortfall: Option<String>,
+    /// Where it did not come out as asked for: a cap lowered, an occupancy out of reach,
+    /// another memory than the one wanted.
+    pub warnings: Vec<String>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -203,77 +210,19 @@ fn allocate_text(
     let work = || job.run(progress);
     match options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
-            .num_threads(jobs)
+            // More threads than functions have nothing to do.
+            .num_threads(
+                jobs.clamp(
+                    1,
+                    functions_with_bodies(&module)
+                        .count()
+                        .clamp(1, MOST_THREADS),
+                ),
+            )
             .build()?
             .install(work),
         None => work(),
     }
-}
-
-/// What a function asks of a machine before it is allocated.
-#[derive(Clone, Debug)]
-pub struct FunctionMeasures {
-    /// Its name.
-    pub name: String,
-    /// Whether the host can launch it.
-    pub is_entry: bool,
-    /// The line of its name.
-    pub line: usize,
-    /// What was measured, or why it was not.
-    pub measures: Result<Measures, Passed>,
-}
-
-/// The size of a function and the pressure in it.
-#[derive(Clone, Debug)]
-pub struct Measures {
-    /// Instructions in the text.
-    pub instructions: usize,
-    /// Independent values that want a register.
-    pub vregs: usize,
-    /// The greatest pressure on each register file that is used.
-    pub peaks: Vec<Peak>,
-    /// General registers needed at least, with what calls overwrite and predicates beyond
-    /// those the hardware has.
-    pub floor: usize,
-}
-
-/// The greatest pressure on a register file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peak {
-    /// The name of the file.
-    pub file: String,
-    /// Registers in use at once.
-    pub registers: usize,
-    /// The line of an instruction around which they are.
-    pub line: Option<usize>,
-}
-
-/// Measures every function of a module.
-pub fn measure_module(
-    source: &str,
-    options: &ModuleOptions,
-) -> Result<Vec<FunctionMeasures>, PtxError> {
-    let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, options)?;
-    let target = job.target(MOST_REGISTERS)?;
-    let functions: Vec<_> = functions_with_bodies(&module).collect();
-    functions
-        .par_iter()
-        .filter(|(function, _)| job.is_wanted(function))
-        .map(|(function, body)| {
-            let measures = match lower::lower(source, &job.names, function, body, &target) {
-                Ok(lowered) => Ok(measures(&lowered, &target)),
-                Err(Stop::Pass(passed)) => Err(passed),
-                Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
-            };
-            Ok(FunctionMeasures {
-                name: function.name.text.to_owned(),
-                is_entry: function.is_entry,
-                line: line_and_column(source, function.name.span.start).0,
-                measures,
-            })
-        })
-        .collect()
 }
 
 /// The functions of a module as an allocator for `target` sees them, with their names;
@@ -292,355 +241,11 @@ pub fn lower_module(source: &str, target: &Target) -> Result<Vec<Function>, PtxE
     lowered.collect()
 }
 
-fn measures(lowered: &Lowered, target: &Target) -> Measures {
-    let function = &lowered.function;
-    let liveness = Liveness::compute(function);
-    let pressure = Pressure::compute(function, target, &liveness);
-    let span_of = |moment| match moment {
-        Moment::Entry(block) => function.block_insts(block).find_map(|i| lowered.span(i)),
-        Moment::Before(inst) | Moment::After(inst) => lowered.span(inst),
-    };
-    let peaks = target.files().filter_map(|(file, info)| {
-        let peak = pressure.peak(file);
-        let line = |span: Span| line_and_column(lowered.source, span.start).0;
-        (peak.units > 0).then(|| Peak {
-            file: info.name.clone(),
-            registers: peak.units.div_ceil(info.units_per_reg),
-            line: peak.at.and_then(span_of).map(line),
-        })
-    });
-    Measures {
-        instructions: function
-            .insts()
-            .filter(|&i| lowered.span(i).is_some())
-            .count(),
-        vregs: function.vreg_count(),
-        peaks: peaks.collect(),
-        floor: register_floor(function, target, &liveness),
-    }
-}
-
-fn functions_with_bodies<'m, 'a>(
+pub(crate) fn functions_with_bodies<'m, 'a>(
     module: &'m Module<'a>,
 ) -> impl Iterator<Item = (&'m ast::Function<'a>, &'m Body<'a>)> {
     let with_body = |f: &'m ast::Function<'a>| Some((f, f.body.as_ref()?));
     module.functions().filter_map(with_body)
-}
-
-/// A module and how to allocate it.
-struct Job<'m, 'a> {
-    module: &'m Module<'a>,
-    names: ModuleNames<'a>,
-    options: &'m ModuleOptions,
-    preset: &'m str,
-    sm: Sm,
-    /// Whether the module's target has `.relaxed` accesses.
-    relaxed: bool,
-    /// Shared memory declared at module level.
-    shared_bytes: u64,
-    /// Whether a device function has a `setmaxnreg`.
-    callees_share_registers: bool,
-}
-
-impl<'m, 'a> Job<'m, 'a> {
-    fn new(module: &'m Module<'a>, options: &'m ModuleOptions) -> Result<Self, PtxError> {
-        let declared = module.target.iter().find_map(|t| sm_number(t));
-        let number = options.sm.or(declared).unwrap_or(70);
-        // PTX for an older machine runs on every newer one.
-        let sm = Sm::from_number(number.max(70))
-            .ok_or_else(|| PtxError::Target(format!("sm_{number} is not a supported target")))?;
-        for name in &options.entries {
-            if !functions_with_bodies(module).any(|(f, _)| f.name.text == name) {
-                return Err(PtxError::NoSuchFunction(name.clone()));
-            }
-        }
-        let vars = module.items.iter().filter_map(|item| match item {
-            Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
-            _ => None,
-        });
-        Ok(Job {
-            module,
-            names: ModuleNames::of(module),
-            options,
-            preset: options.preset.as_deref().unwrap_or("hardware"),
-            sm,
-            relaxed: declared.is_some_and(|sm| sm >= 70) && module.version >= (6, 0),
-            shared_bytes: vars.fold(0, u64::saturating_add),
-            callees_share_registers: functions_with_bodies(module)
-                .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
-        })
-    }
-
-    fn target(&self, budget: u32) -> Result<Target, PtxError> {
-        let target = Target::preset(self.preset, self.sm.number());
-        let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
-        Ok(target.with_budget(File::R, budget as usize))
-    }
-
-    fn is_wanted(&self, function: &ast::Function) -> bool {
-        let names = &self.options.entries;
-        names.is_empty() || names.iter().any(|name| name == function.name.text)
-    }
-
-    fn run(&self, progress: Option<Progress>) -> Result<ModuleResult, PtxError> {
-        let functions: Vec<_> = functions_with_bodies(self.module).collect();
-        let done = AtomicUsize::new(0);
-        let results: Vec<_> = functions
-            .par_iter()
-            .map(|(function, body)| {
-                let result = self.function(function, body);
-                if let Some(progress) = progress {
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, functions.len());
-                }
-                result
-            })
-            .collect();
-        let mut edits = Edits::new();
-        let mut reports = Vec::with_capacity(results.len());
-        for result in results {
-            let (report, own) = result?;
-            edits.append(&own);
-            reports.push(report);
-        }
-        let text = edits.apply(self.module.source)?;
-        Ok(ModuleResult {
-            text,
-            functions: reports,
-            promoted: None,
-        })
-    }
-
-    fn function(
-        &self,
-        function: &ast::Function<'a>,
-        body: &Body<'a>,
-    ) -> Result<(FunctionReport, Edits), PtxError> {
-        let (line, _) = line_and_column(self.module.source, function.name.span.start);
-        let mut report = FunctionReport {
-            name: function.name.text.to_owned(),
-            is_entry: function.is_entry,
-            line,
-            instructions: 0,
-            vregs: 0,
-            shortfall: None,
-            outcome: Outcome::Skipped,
-        };
-        if !self.is_wanted(function) {
-            return Ok((report, Edits::new()));
-        }
-        let budget = self.budget(function);
-        report.shortfall = budget.shortfall;
-        let target = self.target(budget.registers)?;
-        let lowered = lower::lower(self.module.source, &self.names, function, body, &target);
-        let mut edits = Edits::new();
-        match lowered {
-            Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
-            Err(Stop::Pass(passed)) => report.outcome = Outcome::Passed(passed),
-            Ok(lowered) => {
-                report.instructions = lowered.function.inst_count();
-                report.vregs = lowered.function.vreg_count();
-                report.outcome = self.allocated(&lowered, &target, budget.registers, &mut edits)?;
-            }
-        }
-        if let Some(cap) = budget.cap
-            && function.is_entry
-            && !matches!(report.outcome, Outcome::Refused(_))
-        {
-            write_cap(function, cap, &mut edits);
-        }
-        Ok((report, edits))
-    }
-
-    fn allocated(
-        &self,
-        lowered: &Lowered,
-        target: &Target,
-        budget: u32,
-        edits: &mut Edits,
-    ) -> Result<Outcome, PtxError> {
-        let surroundings = self.surroundings(lowered.ast);
-        let mut refusal = String::new();
-        for space in self.spaces(lowered, &surroundings) {
-            let space = match space {
-                Ok(space) => space,
-                Err(reason) => return Ok(Outcome::Refused(reason)),
-            };
-            match self.attempt(lowered, target, budget, space, surroundings) {
-                Ok((allocated, own)) => {
-                    if space == Space::Shared && !self.is_worth_it(&allocated, &surroundings) {
-                        continue;
-                    }
-                    *edits = own;
-                    return Ok(Outcome::Allocated(Box::new(allocated)));
-                }
-                Err(Failure::Refused(reason) | Failure::Unspeakable(reason)) => refusal = reason,
-                Err(Failure::Fatal(error)) => return Err(error),
-            }
-        }
-        Ok(Outcome::Refused(refusal))
-    }
-
-    /// The memories to try, in order.
-    fn spaces(&self, lowered: &Lowered, surroundings: &Surroundings) -> Vec<Result<Space, String>> {
-        let obstacle = if !lowered.ast.is_entry {
-            Some("a function that is called cannot spill to shared memory")
-        } else if lowered.has_calls {
-            Some("a kernel that calls functions cannot spill to shared memory")
-        } else if surroundings.threads.is_none() {
-            Some("spilling to shared memory needs `.maxntid` or `.reqntid`")
-        } else {
-            None
-        };
-        match (self.options.spill_space, obstacle) {
-            (SpillSpace::Local, _) | (SpillSpace::Auto, Some(_)) => vec![Ok(Space::Local)],
-            (SpillSpace::Shared, None) => vec![Ok(Space::Shared)],
-            (SpillSpace::Shared, Some(obstacle)) => vec![Err(obstacle.to_owned())],
-            (SpillSpace::Auto, None) => vec![Ok(Space::Shared), Ok(Space::Local)],
-        }
-    }
-
-    /// Where the choice is ours, shared memory must not cost a resident block.
-    fn is_worth_it(&self, allocated: &Allocated, surroundings: &Surroundings) -> bool {
-        let (SpillSpace::Auto, Some(threads)) = (self.options.spill_space, surroundings.threads)
-        else {
-            return true;
-        };
-        let block_threads = threads.count;
-        let blocks = |bytes: u64| {
-            let launch = Launch {
-                registers_per_thread: allocated.budget.max(1),
-                block_threads,
-                shared_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-            };
-            occupancy(self.sm, &launch).map_or(0, |answer| answer.blocks)
-        };
-        let own = surroundings.shared_bytes;
-        let ours = u64::from(allocated.frame.shared) * u64::from(block_threads);
-        blocks(own + ours) >= blocks(own)
-    }
-
-    /// Allocates and applies. Where scheduling took an instruction out of the braces that
-    /// declare what it names, as around the parameters of calls, it is done without.
-    fn attempt(
-        &self,
-        lowered: &Lowered,
-        target: &Target,
-        budget: u32,
-        space: Space,
-        surroundings: Surroundings,
-    ) -> Result<(Allocated, Edits), Failure> {
-        let mut options = Options {
-            spill_space: space,
-            // Names local to braces hold statements in place, which the model cannot say.
-            schedule: self.options.options.schedule && !lowered.has_nested_symbols(),
-            ..self.options.options.clone()
-        };
-        let first = self.attempt_with(lowered, target, budget, &options, surroundings);
-        if !matches!(first, Err(Failure::Unspeakable(_))) || !options.schedule {
-            return first;
-        }
-        options.schedule = false;
-        self.attempt_with(lowered, target, budget, &options, surroundings)
-    }
-
-    fn attempt_with(
-        &self,
-        lowered: &Lowered,
-        target: &Target,
-        mut budget: u32,
-        options: &Options,
-        surroundings: Surroundings,
-    ) -> Result<(Allocated, Edits), Failure> {
-        let failed = |error: Error| self.failure(lowered, error);
-        let mut target = target.clone();
-        let options = Options {
-            frame_base: apply::base_registers(options.spill_space, &surroundings),
-            ..options.clone()
-        };
-        let allocation = allocate(&lowered.function, &target, &options).map_err(failed)?;
-        if allocation.frame != Frame::default() {
-            budget = budget.saturating_sub(options.frame_base);
-            target = target.with_budget(File::R, budget as usize);
-        }
-        let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
-        let edits =
-            apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
-        let touched = allocation.touched(&lowered.function, &target);
-        let highest = |file| touched.registers(&target, file).last();
-        let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
-        let allocated = Allocated {
-            frame: allocation.frame,
-            stats: allocation.stats,
-            budget,
-            registers: up_to_highest(File::R),
-            named: touched.registers(&target, File::R).count() as u32,
-            predicates: up_to_highest(File::P),
-        };
-        Ok((allocated, edits))
-    }
-
-    fn failure(&self, lowered: &Lowered, error: Error) -> Failure {
-        match error {
-            Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
-                Failure::Refused(lowered.explain(&error))
-            }
-            Error::Invalid { .. } | Error::Unproved(_) => Failure::Fatal(PtxError::Unproved {
-                function: lowered.function.name().to_owned(),
-                message: lowered.explain(&error),
-            }),
-        }
-    }
-
-    fn budget(&self, function: &ast::Function) -> Budget {
-        let limits = Limits {
-            sm: self.sm,
-            maxnreg: self.options.maxnreg,
-            occupancy_target: self.options.occupancy_target,
-        };
-        let block = Block {
-            threads: block_threads(function).map(|threads| threads.count),
-            shared_bytes: self.shared_bytes_of(function),
-            shares_registers: self.shares_registers(function),
-        };
-        limits.budget(function, block)
-    }
-
-    /// Whether `setmaxnreg` moves registers between warps in `function` or what it may call.
-    fn shares_registers(&self, function: &ast::Function) -> bool {
-        function.body.as_ref().is_some_and(|body| {
-            has_instruction(body, "setmaxnreg")
-                || self.callees_share_registers && has_instruction(body, "call")
-        })
-    }
-
-    fn shared_bytes_of(&self, function: &ast::Function) -> u64 {
-        let own = function.body.as_ref().map_or(0, static_shared);
-        self.shared_bytes.saturating_add(own)
-    }
-
-    fn surroundings(&self, function: &ast::Function) -> Surroundings {
-        Surroundings {
-            address_size: self.module.address_size,
-            relaxed: self.relaxed,
-            threads: block_threads(function).filter(|_| function.is_entry),
-            shared_bytes: self.shared_bytes_of(function),
-        }
-    }
-}
-
-enum Failure {
-    Refused(String),
-    Unspeakable(String),
-    Fatal(PtxError),
-}
-
-/// `sm_90a` is 90.
-fn sm_number(target: &str) -> Option<u32> {
-    let digits = target.strip_prefix("sm_")?;
-    digits
-        .trim_end_matches(|c: char| c.is_ascii_lowercase())
-        .parse()
-        .ok()
 }
 
 impl FunctionReport {

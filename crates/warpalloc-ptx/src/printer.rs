@@ -84,19 +84,28 @@ impl Edits {
         }));
     }
 
-    /// The text with all changes made.
+    /// The text with all changes made. Where its lines end in CR LF, those of new texts do too.
     pub fn apply(&self, source: &str) -> Result<String, EditConflict> {
         let mut order: Vec<Edit> = self.edits.clone();
         // A stable sort: edits at one place stay in order. Empty spans sort first.
         order.sort_by_key(|edit| (edit.span.start, edit.span.end != edit.span.start));
         let mut out = String::with_capacity(source.len() + self.texts.len());
         let mut done = 0;
+        let first_end = source.find('\n').unwrap_or(0);
+        let crlf = source[..first_end].ends_with('\r');
         for edit in order {
             let conflict = EditConflict(edit.span);
             let kept = source.get(done..edit.span.start as usize).ok_or(conflict)?;
             source.get(edit.span.range()).ok_or(conflict)?;
             out.push_str(kept);
-            out.push_str(&self.texts[edit.text.0..edit.text.1]);
+            let text = &self.texts[edit.text.0..edit.text.1];
+            if crlf && text.contains('\n') {
+                // Text moved from elsewhere in the source has its CR already.
+                let lines = text.split('\n').map(|line| line.trim_end_matches('\r'));
+                out.push_str(&lines.collect::<Vec<_>>().join("\r\n"));
+            } else {
+                out.push_str(text);
+            }
             done = edit.span.end as usize;
         }
         out.push_str(&source[done..]);
@@ -131,6 +140,14 @@ mod tests {
     #[test]
     fn no_edit_gives_the_text_back() {
         assert_eq!(Edits::new().apply("a\r\n\0").unwrap(), "a\r\n\0");
+    }
+
+    #[test]
+    fn new_lines_end_as_those_of_the_text_do() {
+        let mut edits = Edits::new();
+        edits.insert(3, "x\ny\r\n");
+        assert_eq!(edits.apply("a\r\nb\r\n").unwrap(), "a\r\nx\r\ny\r\nb\r\n");
+        assert_eq!(edits.apply("a\n\nb").unwrap(), "a\n\nx\ny\r\nb");
     }
 
     #[test]

@@ -168,3 +168,51 @@ fn promoted_variables_are_accepted() {
     assemble(&ptxas, "promoted", &promoted.text);
     assemble(&ptxas, "promoted-allocated", &result.text);
 }
+
+/// Forty values live at once in a function that a kernel of another cap calls.
+fn crowded_callee(version: &str) -> String {
+    let lines = |format: fn(u32) -> String| (0..40).map(format).collect::<String>();
+    let loads = lines(|i| format!("ld.global.u32 %r{i}, [%rd1+{}];\n", 4 * i));
+    let sums = lines(|i| format!("mad.lo.u32 %s, %r{i}, %r{}, %s;\n", (7 * i + 3) % 40));
+    format!(
+        ".version {version}\n.target sm_90\n.address_size 64\n\
+         .visible .func (.param .b32 out) heavy(.param .b64 in)\n{{\n.reg .b32 %r<40>, %s;\n\
+         .reg .b64 %rd<2>;\nld.param.u64 %rd1, [in];\n{loads}mov.u32 %s, 0;\n{sums}\
+         st.param.b32 [out], %s;\nret;\n}}\n\
+         .visible .entry k(.param .u64 p)\n{{\n.reg .b32 %r<2>;\n.reg .b64 %rd<2>;\n\
+         ld.param.u64 %rd1, [p];\n{{\n.param .b64 a;\n.param .b32 b;\nst.param.b64 [a], %rd1;\n\
+         call.uni (b), heavy, (a);\nld.param.b32 %r1, [b];\n}}\nst.global.u32 [%rd1], %r1;\nret;\n}}\n"
+    )
+}
+
+/// `ptxas -c` compiles device functions for any caller unless they have a cap of their own, and
+/// then refuses the entry whose cap is lower.
+#[test]
+fn ptxas_takes_capped_modules_for_separate_compilation_or_is_skipped() {
+    let Some(ptxas) = ptxas() else { return };
+    let folder = std::env::temp_dir().join(format!("warpalloc-separate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let run = |text: &str| {
+        let input = folder.join("k.ptx");
+        std::fs::write(&input, text).unwrap();
+        let mut command = std::process::Command::new(&ptxas);
+        command.args(["-c", "-arch", "sm_90", "-o"]);
+        command
+            .arg(folder.join("k.o"))
+            .arg(&input)
+            .output()
+            .unwrap()
+    };
+    for version in ["8.0", "9.0"] {
+        let source = crowded_callee(version);
+        let mut options = options(Strategy::Briggs, Some(32));
+        let capped = allocate_module(&source, &options, None).unwrap().text;
+        let taken = run(&capped);
+        let said = String::from_utf8_lossy(&taken.stderr).into_owned();
+        assert!(taken.status.success(), "{version}: {said}");
+        options.relocatable = Some(false);
+        let uncapped = allocate_module(&source, &options, None).unwrap().text;
+        assert!(!run(&uncapped).status.success(), "nothing to mend");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

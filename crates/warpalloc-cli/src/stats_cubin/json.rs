@@ -6,8 +6,7 @@ use warpalloc_sass::object::{Compression, Format, Image};
 
 use super::{FunctionReport, ImageReport, Measured, Place, Report};
 use crate::occupancy::answer_json;
-
-const SCHEMA: u32 = 1;
+use crate::report::SCHEMA;
 
 pub fn render(report: &Report) -> Value {
     json!({

@@ -5,8 +5,6 @@ mod json;
 mod source;
 mod table;
 
-use std::io::Write;
-
 use anyhow::{anyhow, bail};
 use clap::Args;
 use object::read::ReadRef;
@@ -132,8 +130,7 @@ pub fn run(file: &CodeFile, args: &CodeArgs, as_json: bool) -> anyhow::Result<()
         true => format!("{:#}\n", json::render(&report)),
         false => table::render(&report),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    crate::output::print(&text)
 }
 
 fn report<'d, R: ReadRef<'d>>(name: &str, data: R, args: &CodeArgs) -> anyhow::Result<Report> {

@@ -249,7 +249,7 @@ fn invariants_are_written_before_their_loop_and_run_the_same() {
         options
     };
     for policy in ["never", "inner", "always"] {
-        for cap in [None, Some(16)] {
+        for cap in [None, Some(24)] {
             assert_eq!(same_runs("k", INVARIANTS, &with_policy(policy, cap)), 1);
         }
         let options = with_policy(policy, None);

@@ -18,7 +18,7 @@ use crate::lexer::{Lexer, Token};
 use std::borrow::Cow;
 
 /// How deep scopes, vectors and parentheses may nest, counted together.
-pub const MAX_DEPTH: u32 = 200;
+pub const MAX_DEPTH: u32 = 1000;
 
 /// Parses a module.
 pub fn parse(source: &str) -> Result<Module<'_>, ParseError> {

@@ -638,7 +638,7 @@ fn what_errors_say() {
 
 /// Runs `check` where a recursion that is not bounded would overflow at once.
 fn on_a_small_stack(check: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().stack_size(1 << 20);
+    let thread = std::thread::Builder::new().stack_size(2 << 20);
     let handle = thread.spawn(check).expect("a thread");
     handle.join().expect("no overflow, no panic");
 }
@@ -664,7 +664,7 @@ fn hostile_nesting_is_an_error() {
         ] {
             let text = format!("{HEAD}{before}{}{after}", repeated.repeat(100_000));
             let error = parse(&text).expect_err(before);
-            assert_eq!(error.message, "nesting deeper than 200 levels", "{before}");
+            assert_eq!(error.message, "nesting deeper than 1000 levels", "{before}");
         }
     });
 }

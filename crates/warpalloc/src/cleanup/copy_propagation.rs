@@ -39,6 +39,7 @@ pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
             pinned: &pinned,
         };
         walk.block(block);
+        walk.state.drop_stale_holders();
         for (succ, edge) in function.succs(block).iter().enumerate() {
             let is_only_way = function.preds(edge.block).len() == 1;
             if !is_only_way && walk.code.edges[block.index()][succ].is_empty() {
@@ -120,6 +121,16 @@ impl State {
         let begun_with = first.filter(|&location| (location as usize) < self.contents.len());
         let given = self.holders.get(&number).into_iter().flatten();
         begun_with.into_iter().chain(given.copied())
+    }
+
+    /// Drops what no unit holds any more, so that a long chain of blocks hands on no more than
+    /// there are locations.
+    fn drop_stale_holders(&mut self) {
+        let contents = &self.contents;
+        self.holders.retain(|&number, units| {
+            units.retain(|unit| contents[*unit as usize].number == number);
+            !units.is_empty()
+        });
     }
 
     fn set_unit(&mut self, unit: u32, content: Content) {
@@ -445,4 +456,25 @@ fn is_aligned_like(reg: PReg, like: PReg, width: usize) -> bool {
 fn overlap(a: PReg, a_width: usize, b: PReg, b_width: usize) -> bool {
     let (a_start, b_start) = (a.unit as usize, b.unit as usize);
     a.file == b.file && a_start < b_start + b_width && b_start < a_start + a_width
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without this, the holders of a chain of blocks grow with its length, and they are copied
+    /// at the end of every block.
+    #[test]
+    fn what_is_handed_on_is_bounded_by_the_locations() {
+        let mut clock = 1;
+        let mut state = State::unknown(4, &mut clock);
+        for number in 100..200 {
+            state.set_unit(number % 4, Content::whole(number));
+        }
+        state.set_unit(3, Content::whole(198));
+        state.drop_stale_holders();
+        assert_eq!(state.holders.len(), 3);
+        let holders: Vec<u32> = state.candidates(198).collect();
+        assert_eq!(holders, [2, 3], "oldest first");
+    }
 }

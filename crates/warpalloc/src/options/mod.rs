@@ -352,6 +352,14 @@ impl Options {
         options.chain(turned)
     }
 
+    /// Every option by name, with its default and the values it takes; knobs have a table of
+    /// their own, [`KNOBS`].
+    pub fn known() -> impl Iterator<Item = (&'static str, String, &'static str)> {
+        let usual = Options::default();
+        KEYS.iter()
+            .map(move |key| (key.name, (key.get)(&usual), key.values))
+    }
+
     /// Sets the option or knob called `name`, or says what was expected.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         if KNOBS.iter().any(|knob| knob.name == name) {

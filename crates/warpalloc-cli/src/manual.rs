@@ -1,0 +1,50 @@
+//! `warpalloc completions`, `warpalloc man` and `warpalloc options`: what a shell and a reader
+//! want to know of the command.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Command};
+use clap_complete::Shell;
+use warpalloc::Options;
+
+use crate::output;
+
+/// Which shell.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints what a shell needs to complete the command line.
+pub fn completions(args: CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "warpalloc", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+/// Where to.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The folder for the pages
+    folder: PathBuf,
+}
+
+/// Writes a page per subcommand.
+pub fn man(args: ManArgs, command: Command) -> anyhow::Result<()> {
+    let told = || format!("cannot write pages to {}", args.folder.display());
+    std::fs::create_dir_all(&args.folder).with_context(told)?;
+    clap_mangen::generate_to(command, &args.folder).with_context(told)
+}
+
+/// Lists the options that `--option` sets.
+pub fn options() -> anyhow::Result<()> {
+    let width = Options::known().map(|(name, _, _)| name.len()).max();
+    let width = width.unwrap_or(0);
+    let mut out = format!("{:<width$} {:<10} values\n", "name", "default");
+    for (name, default, values) in Options::known() {
+        out += &format!("{name:<width$} {default:<10} {values}\n");
+    }
+    output::print(&out)
+}

@@ -1,0 +1,442 @@
+//! One module at work: each function lowered, allocated and applied, and their edits joined.
+
+use crate::apply::{self, Surroundings, Threads, Unspeakable};
+use crate::ast::{self, Body, Item, Module};
+use crate::bound::bounded;
+use crate::budget::{Block, Budget, Limits};
+use crate::debug::debug_registers;
+use crate::diag::Lines;
+use crate::fit::{Fit, fit};
+use crate::launch::{
+    block_threads, declared_threads, has_instruction, is_relocatable, is_static_shared,
+    static_shared, write_block, write_cap, write_local_cap,
+};
+use crate::least::least_registers;
+use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
+use crate::module::{
+    Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError,
+    SpillSpace, functions_with_bodies,
+};
+use crate::printer::Edits;
+use crate::types;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use warpalloc::allocation::{Frame, Space};
+use warpalloc::target::occupancy::{Launch, occupancy};
+use warpalloc::target::sm::Sm;
+use warpalloc::target::{File, Target};
+use warpalloc::{Error, Options, Strategy};
+
+/// A module and how to allocate it.
+pub(crate) struct Job<'m, 'a> {
+    module: &'m Module<'a>,
+    pub(crate) names: ModuleNames<'a>,
+    pub(crate) lines: Lines<'a>,
+    options: &'m ModuleOptions,
+    preset: &'m str,
+    sm: Sm,
+    /// Whether the module's target has `.relaxed` accesses.
+    relaxed: bool,
+    /// Shared memory declared at module level.
+    shared_bytes: u64,
+    /// Whether a device function has a `setmaxnreg`.
+    callees_share_registers: bool,
+    /// Whether device functions are compiled for callers in other modules.
+    relocatable: bool,
+    /// Why its debug information lets no register be renamed.
+    debug: Option<Passed>,
+}
+
+impl<'m, 'a> Job<'m, 'a> {
+    pub(crate) fn new(
+        module: &'m Module<'a>,
+        options: &'m ModuleOptions,
+    ) -> Result<Self, PtxError> {
+        let declared = module.target.iter().find_map(|t| sm_number(t));
+        let number = options.sm.or(declared).unwrap_or(70);
+        // PTX for an older machine runs on every newer one.
+        let sm = nearest_sm(number.max(70))
+            .ok_or_else(|| PtxError::Target(format!("sm_{number} is not a supported target")))?;
+        for name in &options.entries {
+            if !functions_with_bodies(module).any(|(f, _)| f.name.text == name) {
+                return Err(PtxError::NoSuchFunction(name.clone()));
+            }
+        }
+        let vars = module.items.iter().filter_map(|item| match item {
+            Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
+            _ => None,
+        });
+        Ok(Job {
+            module,
+            names: ModuleNames::of(module),
+            lines: Lines::of(module.source),
+            options,
+            preset: options.preset.as_deref().unwrap_or("hardware"),
+            sm,
+            relaxed: declared.is_some_and(|sm| sm >= 70) && module.version >= (6, 0),
+            shared_bytes: vars.fold(0, u64::saturating_add),
+            callees_share_registers: functions_with_bodies(module)
+                .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
+            debug: debug_registers(module),
+            relocatable: options
+                .relocatable
+                .unwrap_or_else(|| is_relocatable(module)),
+        })
+    }
+
+    /// The machine with all its registers.
+    pub(crate) fn target(&self) -> Result<Target, PtxError> {
+        let target = Target::preset(self.preset, self.sm.number());
+        target.map_err(|error| PtxError::Target(error.to_string()))
+    }
+
+    pub(crate) fn is_wanted(&self, function: &ast::Function) -> bool {
+        let names = &self.options.entries;
+        names.is_empty() || names.iter().any(|name| name == function.name.text)
+    }
+
+    pub(crate) fn run(&self, progress: Option<Progress>) -> Result<ModuleResult, PtxError> {
+        let functions: Vec<_> = functions_with_bodies(self.module).collect();
+        let done = AtomicUsize::new(0);
+        let results: Vec<_> = functions
+            .par_iter()
+            .map(|(function, body)| {
+                let result = self.function(function, body);
+                if let Some(progress) = progress {
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, functions.len());
+                }
+                result
+            })
+            .collect();
+        let mut edits = Edits::new();
+        let mut reports = Vec::with_capacity(results.len());
+        for result in results {
+            let (report, own) = result?;
+            edits.append(&own);
+            reports.push(report);
+        }
+        let text = edits.apply(self.module.source)?;
+        Ok(ModuleResult {
+            text,
+            functions: reports,
+            promoted: None,
+        })
+    }
+
+    fn function(
+        &self,
+        function: &ast::Function<'a>,
+        body: &Body<'a>,
+    ) -> Result<(FunctionReport, Edits), PtxError> {
+        let mut report = FunctionReport {
+            name: function.name.text.to_owned(),
+            is_entry: function.is_entry,
+            line: self.lines.line(function.name.span.start),
+            instructions: 0,
+            vregs: 0,
+            warnings: Vec::new(),
+            outcome: Outcome::Skipped,
+        };
+        if !self.is_wanted(function) {
+            return Ok((report, Edits::new()));
+        }
+        let mut budget = self.budget(function);
+        report.warnings = std::mem::take(&mut budget.warnings);
+        types::check(function, body)?;
+        let target = self.target()?;
+        let lowered = match &self.debug {
+            Some(passed) => Err(Stop::Pass(passed.clone())),
+            None => lower::lower(self.module.source, &self.names, function, body, &target),
+        };
+        let mut edits = Edits::new();
+        match lowered {
+            Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
+            Err(Stop::Pass(passed)) => report.outcome = Outcome::Passed(passed),
+            Ok(lowered) => {
+                report.instructions = lowered.function.inst_count();
+                report.vregs = lowered.function.vreg_count();
+                report.outcome =
+                    self.allocated(&lowered, &target, &budget, &mut report.warnings, &mut edits)?;
+            }
+        }
+        if let Some(refusal) = self.too_low_a_cap(body, &budget) {
+            report.outcome = Outcome::Refused(refusal);
+            edits = Edits::new();
+        }
+        if let Some(cap) = budget.cap
+            && !matches!(report.outcome, Outcome::Refused(_))
+        {
+            if function.is_entry {
+                write_cap(function, cap, &mut edits);
+            } else if self.relocatable {
+                write_local_cap(function, body, self.module.version, cap, &mut edits);
+            }
+        }
+        Ok((report, edits))
+    }
+
+    /// Why ptxas would not take the cap that was asked for.
+    fn too_low_a_cap(&self, body: &Body, budget: &Budget) -> Option<String> {
+        let cap = budget.cap?;
+        let (least, cause) = least_registers(body);
+        if cap >= least {
+            return None;
+        }
+        Some(match cause {
+            Some(span) => {
+                let line = self.lines.line(span.start);
+                let text = span.text(self.module.source);
+                let opcode = text.split_whitespace().find(|word| !word.starts_with('@'));
+                format!(
+                    "ptxas refuses a cap of {cap} registers: line {line}, `{}` needs {least}; \
+                     allow {least} or more",
+                    opcode.unwrap_or(text)
+                )
+            }
+            None => {
+                format!("ptxas raises a cap of {cap} registers to {least}; allow {least} or more")
+            }
+        })
+    }
+
+    fn allocated(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        budget: &Budget,
+        warnings: &mut Vec<String>,
+        edits: &mut Edits,
+    ) -> Result<Outcome, PtxError> {
+        let surroundings = self.surroundings(lowered.ast);
+        let (options, warning) = bounded(&lowered.function, target, &self.options.options);
+        warnings.extend(warning);
+        let (spaces, obstacle) = self.spaces(lowered, &surroundings);
+        let mut obstacle = obstacle.map(str::to_owned);
+        let mut refusal = String::new();
+        for &space in spaces {
+            match self.attempt(lowered, target, budget, &options, space, surroundings) {
+                Ok((allocated, own)) => {
+                    if space == Space::Shared && !self.is_worth_it(&allocated, &surroundings) {
+                        continue;
+                    }
+                    *edits = own;
+                    if let Some(why) = obstacle.filter(|_| allocated.frame.local > 0) {
+                        warnings.push(format!("spills go to local memory: {why}"));
+                    }
+                    if allocated.frame.shared > 0 && declared_threads(lowered.ast).is_none() {
+                        let threads = surroundings.threads.map_or(0, |threads| threads.count);
+                        write_block(lowered.ast, threads, edits);
+                    }
+                    return Ok(Outcome::Allocated(Box::new(allocated)));
+                }
+                Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
+                Err(Failure::Refused(reason) | Failure::Unspeakable(reason)) => {
+                    if space == Space::Shared && self.wants_shared() {
+                        obstacle = Some(reason.clone());
+                    }
+                    refusal = reason;
+                }
+                Err(Failure::Fatal(error)) => return Err(error),
+            }
+        }
+        Ok(Outcome::Refused(refusal))
+    }
+
+    /// Whether spills are to go to shared memory wherever that is possible.
+    fn wants_shared(&self) -> bool {
+        let options = &self.options.options;
+        let by_knob = options.strategy == Strategy::Fatpoint && options.knobs.smem_spill;
+        self.options.spill_space == SpillSpace::Shared || by_knob
+    }
+
+    /// The memories to try, in order, and what keeps the one that is wanted from being among
+    /// them.
+    fn spaces(
+        &self,
+        lowered: &Lowered,
+        surroundings: &Surroundings,
+    ) -> (&'static [Space], Option<&'static str>) {
+        let obstacle = if !lowered.ast.is_entry {
+            Some("a function that is called cannot spill to shared memory")
+        } else if lowered.has_calls {
+            Some("a kernel that calls functions cannot spill to shared memory")
+        } else if surroundings.threads.is_none() {
+            Some("shared memory needs `.maxntid`, `.reqntid` or --block")
+        } else {
+            None
+        };
+        let wants_shared = self.wants_shared();
+        let is_wanted = wants_shared || self.options.spill_space == SpillSpace::Auto;
+        match obstacle {
+            None if is_wanted => (&[Space::Shared, Space::Local], None),
+            _ => (&[Space::Local], obstacle.filter(|_| wants_shared)),
+        }
+    }
+
+    /// Where the choice is ours, shared memory must not cost a resident block.
+    fn is_worth_it(&self, allocated: &Allocated, surroundings: &Surroundings) -> bool {
+        let Some(threads) = surroundings.threads.filter(|_| !self.wants_shared()) else {
+            return true;
+        };
+        let block_threads = threads.count;
+        let blocks = |bytes: u64| {
+            let launch = Launch {
+                registers_per_thread: allocated.budget.max(1),
+                block_threads,
+                shared_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            };
+            occupancy(self.sm, &launch).map_or(0, |answer| answer.blocks)
+        };
+        let own = surroundings.shared_bytes;
+        let ours = u64::from(allocated.frame.shared) * u64::from(block_threads);
+        blocks(own + ours) >= blocks(own)
+    }
+
+    /// Allocates and applies. Where scheduling took an instruction out of the braces that
+    /// declare what it names, as around the parameters of calls, it is done without.
+    fn attempt(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        budget: &Budget,
+        options: &Options,
+        space: Space,
+        surroundings: Surroundings,
+    ) -> Result<(Allocated, Edits), Failure> {
+        let mut knobs = options.knobs.clone();
+        // The knob stands for the memory that `space` says.
+        knobs.smem_spill = false;
+        let mut options = Options {
+            spill_space: space,
+            knobs,
+            // Names local to braces hold statements in place, which the model cannot say.
+            schedule: options.schedule && !lowered.has_nested_symbols(),
+            ..options.clone()
+        };
+        let first = self.attempt_with(lowered, target, budget, &options, surroundings);
+        if !matches!(first, Err(Failure::Unspeakable(_))) || !options.schedule {
+            return first;
+        }
+        options.schedule = false;
+        self.attempt_with(lowered, target, budget, &options, surroundings)
+    }
+
+    fn attempt_with(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        budget: &Budget,
+        options: &Options,
+        surroundings: Surroundings,
+    ) -> Result<(Allocated, Edits), Failure> {
+        let options = &Options {
+            frame_base: apply::base_registers(options.spill_space, &surroundings),
+            ..options.clone()
+        };
+        let fitted = fit(&lowered.function, target, budget.registers, options);
+        let Fit { target, allocation } = fitted.map_err(|error| self.failure(lowered, error))?;
+        let spills = allocation.frame != Frame::default();
+        if spills && budget.cap.is_none() && options.strategy != Strategy::Naive {
+            return Err(Failure::Kept(format!(
+                "in the order of its text it does not fit {} registers, and no cap was asked \
+                 for that would be worth spill code",
+                budget.registers
+            )));
+        }
+        let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
+        let edits =
+            apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
+        let touched = allocation.touched(&lowered.function, &target);
+        let highest = |file| touched.registers(&target, file).last();
+        let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
+        let allocated = Allocated {
+            budget: match spills {
+                true => budget.registers.saturating_sub(options.frame_base),
+                false => budget.registers,
+            },
+            frame: allocation.frame,
+            stats: allocation.stats,
+            registers: up_to_highest(File::R),
+            named: touched.registers(&target, File::R).count() as u32,
+            predicates: up_to_highest(File::P),
+        };
+        Ok((allocated, edits))
+    }
+
+    fn failure(&self, lowered: &Lowered, error: Error) -> Failure {
+        match error {
+            Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
+                Failure::Refused(lowered.explain(&error))
+            }
+            Error::Invalid { .. } | Error::Unproved(_) => Failure::Fatal(PtxError::Unproved {
+                function: lowered.function.name().to_owned(),
+                message: lowered.explain(&error),
+            }),
+        }
+    }
+
+    fn budget(&self, function: &ast::Function) -> Budget {
+        let limits = Limits {
+            sm: self.sm,
+            maxnreg: self.options.maxnreg,
+            occupancy_target: self.options.occupancy_target,
+        };
+        let block = Block {
+            threads: self.threads(function).map(|threads| threads.count),
+            shared_bytes: self.shared_bytes_of(function),
+            shares_registers: self.shares_registers(function),
+        };
+        limits.budget(function, block)
+    }
+
+    /// Whether `setmaxnreg` moves registers between warps in `function` or what it may call.
+    fn shares_registers(&self, function: &ast::Function) -> bool {
+        function.body.as_ref().is_some_and(|body| {
+            has_instruction(body, "setmaxnreg")
+                || self.callees_share_registers && has_instruction(body, "call")
+        })
+    }
+
+    fn shared_bytes_of(&self, function: &ast::Function) -> u64 {
+        let own = function.body.as_ref().map_or(0, static_shared);
+        self.shared_bytes.saturating_add(own)
+    }
+
+    /// The bound on the block that an entry is launched with, where it is known.
+    fn threads(&self, function: &ast::Function) -> Option<Threads> {
+        let threads = block_threads(function, self.options.block);
+        threads.filter(|_| function.is_entry)
+    }
+
+    fn surroundings(&self, function: &ast::Function) -> Surroundings {
+        Surroundings {
+            address_size: self.module.address_size,
+            relaxed: self.relaxed,
+            threads: self.threads(function),
+            shared_bytes: self.shared_bytes_of(function),
+        }
+    }
+}
+
+enum Failure {
+    Refused(String),
+    Kept(String),
+    Unspeakable(String),
+    Fatal(PtxError),
+}
+
+/// The machine of that number, or the nearest below it of the same generation: sm_88 runs what
+/// is written for sm_87.
+fn nearest_sm(number: u32) -> Option<Sm> {
+    let same = |sm: &Sm| sm.number() <= number && sm.number() / 10 == number / 10;
+    Sm::ALL.into_iter().rfind(same)
+}
+
+/// `sm_90a` is 90.
+fn sm_number(target: &str) -> Option<u32> {
+    let digits = target.strip_prefix("sm_")?;
+    digits
+        .trim_end_matches(|c: char| c.is_ascii_lowercase())
+        .parse()
+        .ok()
+}

@@ -98,7 +98,8 @@ impl PhaseFlags {
         let settings = settings.into_iter().filter_map(given);
         let by_name = self.option.iter().map(|(n, v)| (n.as_str(), v.as_str()));
         for (name, value) in settings.chain(by_name) {
-            options.set(name, value).map_err(UsageError)?;
+            let set = options.set(name, value);
+            set.map_err(|error| UsageError(error.to_string()))?;
         }
         Ok(())
     }
@@ -133,7 +134,8 @@ impl ColouringFlags {
                     format!("--{name} steers --regalloc=briggs, and {chosen} was asked for");
                 return Err(UsageError(message));
             }
-            options.set(name, value).map_err(UsageError)?;
+            let set = options.set(name, value);
+            set.map_err(|error| UsageError(error.to_string()))?;
         }
         Ok(())
     }
@@ -147,7 +149,7 @@ fn given<'f>((name, value): Setting<'f>) -> Option<(&'f str, &'f str)> {
 fn checked(name: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
     move |value| {
         let result = Options::default().set(name, value);
-        result.map(|()| value.to_owned())
+        result.map(|()| value.to_owned()).map_err(|e| e.to_string())
     }
 }
 
@@ -159,7 +161,8 @@ fn setting(text: &str) -> Result<(String, String), String> {
     if let Some((_, flag)) = WITH_A_FLAG_OF_THEIR_OWN.iter().find(|(n, _)| *n == name) {
         return Err(format!("`{name}` is set by {flag}"));
     }
-    Options::default().set(name, value)?;
+    let result = Options::default().set(name, value);
+    result.map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
-use warpalloc::options::knobs::{KNOBS, Knob, Knobs};
+use warpalloc::options::Setting;
+use warpalloc::options::knobs::{KNOBS, Knobs};
 
 use crate::report::SCHEMA;
 use crate::{UsageError, output};
@@ -33,23 +34,19 @@ fn as_text() -> String {
         out += &format!(
             "{index:<5} {:<width$} {:<6} {:<10} {:<6} {}\n",
             knob.name,
-            knob.kind.to_string(),
+            knob.kind.name(),
             knob.value(&defaults),
-            if knob.inert().is_some() {
-                "none"
-            } else {
-                "yes"
-            },
+            if knob.inert.is_some() { "none" } else { "yes" },
             meaning(knob)
         );
     }
     out
 }
 
-fn meaning(knob: &Knob) -> String {
-    match knob.inert() {
-        Some(why) => format!("{} ({why})", knob.meaning),
-        None => knob.meaning.to_owned(),
+fn meaning(knob: &Setting<Knobs>) -> String {
+    match knob.inert {
+        Some(why) => format!("{} ({why})", knob.meaning.trim()),
+        None => knob.meaning.trim().to_owned(),
     }
 }
 
@@ -61,10 +58,10 @@ fn as_json() -> String {
             json!({
                 "index": knob.index,
                 "name": knob.name,
-                "type": knob.kind.to_string(),
+                "type": knob.kind.name(),
                 "default": knob.value(&defaults),
-                "inert": knob.inert(),
-                "meaning": knob.meaning,
+                "inert": knob.inert,
+                "meaning": knob.meaning.trim(),
             })
         })
         .collect();

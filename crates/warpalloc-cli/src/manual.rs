@@ -40,11 +40,15 @@ pub fn man(args: ManArgs, command: Command) -> anyhow::Result<()> {
 
 /// Lists the options that `--option` sets.
 pub fn options() -> anyhow::Result<()> {
-    let width = Options::known().map(|(name, _, _)| name.len()).max();
+    let width = Options::known().map(|(name, ..)| name.len()).max();
     let width = width.unwrap_or(0);
-    let mut out = format!("{:<width$} {:<10} values\n", "name", "default");
-    for (name, default, values) in Options::known() {
-        out += &format!("{name:<width$} {default:<10} {values}\n");
+    let mut out = format!(
+        "{:<width$} {:<8} {:<36} meaning\n",
+        "name", "default", "values"
+    );
+    for (name, default, values, meaning) in Options::known() {
+        let values = values.to_string();
+        out += &format!("{name:<width$} {default:<8} {values:<36} {meaning}\n");
     }
     output::print(&out)
 }

@@ -53,5 +53,5 @@ fn a_wrong_knob_ends_with_the_nearest_name_and_exit_code_two() {
     let output = warpalloc(&["alloc", "-", "--knob", "RegAllocMacForce=maybe"]);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).expect("text");
-    assert!(text.contains("takes bool, not `maybe`"), "{text}");
+    assert!(text.contains("takes true or false, not `maybe`"), "{text}");
 }

@@ -80,7 +80,7 @@ fn parse_target(line: &Line<'_>) -> Result<Target, TextError> {
 fn parse_options(line: &Line<'_>, options: &mut Options) -> Result<(), TextError> {
     for (at, text) in pieces(line) {
         let set = match text.split_once('=') {
-            Some((key, value)) => options.set(key, value),
+            Some((key, value)) => options.set(key, value).map_err(|error| error.to_string()),
             None => Err("an option such as `verify=true` was expected".to_owned()),
         };
         set.map_err(|message| error_at(line.text, line.number, at, text, message))?;

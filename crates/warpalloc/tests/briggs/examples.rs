@@ -371,7 +371,7 @@ fn the_pressure_limit_follows_the_generation() {
     let on = |sm| usual.pressure_limit_on(&Target::hardware(sm).unwrap());
     assert_eq!((on(80), on(89), on(90), on(120)), (0.7, 0.7, 0.8, 0.8));
     let chosen = BriggsOptions {
-        pressure_limit: Some(0.5),
+        pressure_limit: warpalloc::options::Fraction::new(0.5),
         ..BriggsOptions::default()
     };
     assert_eq!(chosen.pressure_limit_on(&Target::cicc()), 0.5);

@@ -87,7 +87,7 @@ impl Simplifier<'_, '_> {
             let after = now + suffered - n.paid().min(now);
             let their_places = self.graph.places(n.body);
             degree += inflicted;
-            if is_significant(after, their_places, self.options.coalescing_factor) {
+            if is_significant(after, their_places, self.options.coalescing_factor.get()) {
                 significant += inflicted;
                 largest = largest.max(inflicted);
                 harmed += (after >= now && !n.is_of_both()) as u32;

@@ -147,7 +147,7 @@ fn colour_once(
     }
     let mut clock = Clock::start();
     let limits = Limits {
-        factor: options.briggs.coalescing_factor,
+        factor: options.briggs.coalescing_factor.get(),
         pressure: options.briggs.pressure_limit_on(target),
     };
     let graph = Graph::new(program, target, interference, bodies.clone(), costs, limits);

@@ -30,6 +30,8 @@ pub struct Figures {
     over_floor: Option<f64>,
     /// Cycles of inserted code, by how often its blocks run.
     cycles: f64,
+    /// The same, less computations that are rematerialised or hoisted instead.
+    net_cycles: f64,
     frame: u32,
     stats: Stats,
     /// Why there is no allocation, or why it is wrong.
@@ -53,13 +55,15 @@ impl Figures {
         let used = highest.map_or(0, |register| register + 1);
         let Bounds { peak, floor } = bounds;
         let clean = allocation.edits.is_empty() && peak > 0;
+        let cycles = AddedCycles::of(function);
         Figures {
             insts: function.inst_count(),
             time,
             mild: peak * 4 <= budget * 5,
             over_peak: clean.then(|| used as f64 / peak as f64),
             over_floor: clean.then(|| used as f64 / floor as f64),
-            cycles: AddedCycles::of(function).net(allocation),
+            cycles: cycles.inserted(allocation),
+            net_cycles: cycles.net(allocation),
             frame: allocation.frame.local + allocation.frame.shared,
             stats: allocation.stats.clone(),
             refused: None,
@@ -76,6 +80,7 @@ impl Figures {
             over_peak: None,
             over_floor: None,
             cycles: 0.0,
+            net_cycles: 0.0,
             frame: 0,
             stats: Stats::default(),
             refused: Some(why),
@@ -116,8 +121,8 @@ pub struct Row {
 impl Row {
     /// The table's head.
     pub const HEADER: &str = "\
-| allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | frame bytes | saved by sharing | saved by compaction | used / peak | used / floor | ns per instruction |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | cycles | net cycles | frame bytes | saved by sharing | saved by compaction | used / peak | used / floor | ns per instruction |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     /// Sums up `all`.
     pub fn of(strategy: &str, regs: usize, all: &[Figures]) -> Row {
@@ -161,6 +166,8 @@ impl Row {
                 whole(sum(&|f| f.stats.edits.stores as f64)),
                 whole(sum(&|f| f.stats.edits.reloads as f64)),
                 whole(sum(&|f| f.stats.edits.recomputes as f64)),
+                whole(sum(&|f| f.cycles)),
+                whole(sum(&|f| f.net_cycles)),
                 whole(frame),
                 percent(saved, frame + saved),
                 whole(sum(&|f| f.stats.compacted_bytes as f64)),

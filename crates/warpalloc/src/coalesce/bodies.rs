@@ -1,6 +1,6 @@
-//! Values that take their registers together.
+//! Bundles: values that take their registers together.
 //!
-//! A *body* is a set of values with a distance in units from a common start. It begins as
+//! A bundle, here a *body*, is a set of values at distances in units from a common start. It begins as
 //! one value, or as the values an instruction links (the lanes of a vector, a tied
 //! result), and grows as copies are coalesced: a copy between equals merges at distance
 //! zero, a packing copy puts the narrow value on its part of the wide one. This is

@@ -167,7 +167,7 @@ pub struct Program<'a> {
     pub blocks: PrimaryMap<Block, ProgramBlock>,
     /// All instructions in a new order, where scheduling chose one.
     pub order: Option<Vec<Inst>>,
-    /// Instructions that were taken out of their blocks: hoisted, rematerialised or coalesced.
+    /// Instructions that were taken out of their blocks: hoisted or rematerialised.
     pub deleted: EntitySet<Inst>,
 }
 

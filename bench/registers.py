@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Registers at no cap: what PTX order needs at least, our allocators, and what ptxas reports.
 
-    bench/registers.py --ptxas PTXAS --warpalloc WARPALLOC FILE.ptx... > docs/registers.md
+    bench/registers.py --ptxas PTXAS --warpalloc WARPALLOC FILE.ptx... > bench/results/registers.md
 
 ptxas reports two registers more than the highest it names, and schedules before it allocates, so its
 figure may be below or above the pressure of the text.
@@ -12,6 +12,15 @@ import os
 import re
 import subprocess
 
+LEGEND = """- *Peak*: pressure in PTX order, a lower bound for any allocator that keeps the order and spills nothing.
+- *Floor*: the same bound, counting registers that calls clobber and predicates beyond the seventh, which take one general
+  register each.
+- `briggs`, `fatpoint`: registers up to the highest in use, and in brackets how many of them are named, where that is
+  fewer: PTX names are a function's own, so a register never named costs nothing. A star: with inserted code, for spills
+  or hoisted out of loops.
+- ptxas: registers that `ptxas -v` reports for the original, which for device functions is nothing.
+"""
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -20,14 +29,9 @@ def main():
     parser.add_argument("files", nargs="+")
     args = parser.parse_args()
     print("# Registers at no cap\n")
-    print("Made by `bench/registers.py`. *Peak* is the pressure in PTX order, a lower bound for anyone who keeps that")
-    print("order and spills nothing. *Floor* is the same bound with what pressure leaves out: at a call that overwrites R0 to")
-    print("R23, values alive across it begin at R24, so that no allocation without spill code names a lower highest register;")
-    print("and predicates beyond the seventh take one general register each, which is where both allocators keep them.")
-    print("`briggs` and `fatpoint` are what our allocators use, counted up to the highest register, and in brackets how many of these they")
-    print("name, where that is less: what a call overwrites lies below what survives it, and PTX names are a function's own, so that those never")
-    print("named cost nothing there. A star: with inserted code, be it for spills or hoisted out of loops. ptxas is what ptxas -v reports for")
-    print("the original. Functions that are called have no figure of their own there.\n")
+    print("```sh\nbench/registers.py --ptxas PTXAS --warpalloc WARPALLOC corpus/ptx/*.ptx > bench/results/registers.md\n```\n")
+    print(f"{version(args.warpalloc)} at {commit()}, {version(args.ptxas)}. Registers that each function takes, beside what ptxas reports.\n")
+    print(LEGEND)
     print("| kernel | peak | floor | briggs | fatpoint | ptxas |")
     print("|---|---|---|---|---|---|")
     over = {"briggs": [], "fatpoint": []}
@@ -61,6 +65,15 @@ def rows(args, path, over):
     for name, peak in peaks.items():
         cells = [used[name, strategy] for strategy in over]
         print(f"| {os.path.basename(path)[:-4]} {name} | {peak} | {floors[name]} | {' | '.join(cells)} | {theirs.get(name, '–')} |")
+
+
+def version(tool):
+    """The last line of what a tool says of itself."""
+    return output(tool, "--version").strip().splitlines()[-1]
+
+
+def commit():
+    return output("git", "describe", "--always", "--dirty").strip()
 
 
 def output(*command):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Condenses the JSON that warpalloc-gpu writes into Markdown tables, one per strategy.
 
-    bench/gpu/summary.py RESULTS.json > docs/gpu-h200.md
+    bench/gpu/summary.py RESULTS.json > bench/results/gpu-h200.md
 
 A cell is the time of our code over the time of what ptxas makes of the original at the same
 cap, for spills to local / shared memory. Every cell stands for output that was compared bit
@@ -53,7 +53,8 @@ def main():
     setup, summary, rows = data["setup"], data["summary"], data["rows"]
     caps = sorted({r["cap"] for r in rows}, key=lambda cap: -(cap or 1000))
     print("# The corpus on a GPU\n")
-    print("Made by `bench/gpu/summary.py` from what `warpalloc-gpu` wrote ([bench/gpu](../bench/gpu/README.md)).\n")
+    print("```sh\nbench/gpu/summary.py RESULTS.json > bench/results/gpu-h200.md\n```\n")
+    print("RESULTS.json is what `warpalloc-gpu` wrote ([bench/gpu](../gpu/README.md)).\n")
     print("Setup: " + ", ".join(f"{key} {value}" for key, value in setup.items()) + ".\n")
     print("Rows: " + ", ".join(f"{key} {value}" for key, value in summary.items()) + ".\n")
     print("Each cell: our time over ptxas's at the same register cap, spilling to local / shared memory; below 1 we")

@@ -16,7 +16,7 @@ pub enum Space {
     /// Per-thread local memory.
     #[default]
     Local,
-    /// Shared memory, laid out per thread by whoever applies the allocation.
+    /// Shared memory, laid out per thread by the client.
     Shared,
 }
 
@@ -240,7 +240,7 @@ pub struct Allocation {
     pub registers: Vec<PReg>,
     /// The code to insert.
     pub edits: Edits,
-    /// Instructions that need no code: coalesced copies, dead or recomputed definitions.
+    /// Instructions that need no code: coalesced copies, dead or rematerialised definitions.
     pub deleted: EntitySet<Inst>,
     /// All instructions in their new order, where scheduling changed it. Each block keeps
     /// its instructions and its terminator stays last.

@@ -1,7 +1,7 @@
 //! A register allocator for GPUs.
 //!
 //! A [`Function`] and a [`Target`] go in, an [`Allocation`] comes out, proved by the
-//! [checker](check) before anyone sees it. No PTX and no I/O: a compiler builds the
+//! [checker](check) before it is returned. No PTX and no I/O: a compiler builds the
 //! function with the [`Builder`](function::Builder) from its own instructions and applies
 //! the allocation to them.
 //!

@@ -44,7 +44,7 @@ pub struct EditCounts {
     pub stores: u32,
     /// Loads from the spill frame.
     pub reloads: u32,
-    /// Recomputations.
+    /// Rematerialisations.
     pub recomputes: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct Stats {
     pub values: u32,
     /// Values that went to memory.
     pub spilled: u32,
-    /// Values that are recomputed instead.
+    /// Values that are rematerialised instead.
     pub rematerialised: u32,
     /// Loop invariants that are computed before their loop.
     pub hoisted: u32,
@@ -65,7 +65,7 @@ pub struct Stats {
     pub coalesced: u32,
     /// Merges of bodies that coalescing made.
     pub merges: u32,
-    /// Merged bodies that were taken apart again for want of a register.
+    /// Merged bodies that were taken apart again because they found no register.
     pub undone: u32,
     /// Rounds of allocation.
     pub iterations: u32,
@@ -73,7 +73,7 @@ pub struct Stats {
     pub fell_back: bool,
     /// The interference graph, for strategies that build one.
     pub graph: GraphStats,
-    /// Graphs that were coloured: one per round, and those that improve on a colouring.
+    /// Graphs that were coloured: one per round, and the ones that improve on a colouring.
     pub colourings: u32,
     /// Edges looked at while all those graphs were taken apart: what that costs.
     pub edge_visits: u64,

@@ -1,9 +1,9 @@
 //! The fewest general registers that code can do with in the order it stands.
 //!
-//! Peak pressure is a lower bound that ignores two things an allocator cannot. What is
-//! alive across a call may not be in a register the call overwrites: where R24 to R31 are all
-//! that it preserves and three values are alive across, R26 is in use, though pressure may be four.
-//! And predicates beyond those the hardware has are kept in general registers, one each.
+//! Peak pressure is a lower bound that ignores two things an allocator cannot. A value live
+//! across a call may not be in a register the call clobbers: where the call preserves R24 to
+//! R31 alone and three values are live across it, R26 is in use, though pressure may be four.
+//! And predicates beyond the hardware's are kept in general registers, one each.
 //! The floor counts both. With respect to clobbers it holds for any allocation that spills
 //! nothing; with respect to predicates, for any that keeps each in a register of its own,
 //! as ours do.

@@ -134,7 +134,7 @@ struct Nest<'a> {
     order: &'a Order,
     /// Sources of retreating edges to each block.
     back: Vec<Sources>,
-    /// Sources of the other edges, each kept by whoever the target was collapsed into.
+    /// Sources of the other edges, each kept at the header its target was collapsed into.
     forward: Vec<Sources>,
     /// Union-find: the header of the outermost loop closed so far around each block.
     outermost: Vec<u32>,

@@ -11,7 +11,7 @@
 //!
 //! Everything works on the traits [`Cfg`] and [`Code`], which [`Function`] implements;
 //! an allocator that rewrites code in a form of its own implements them too and gets
-//! the same analyses. Only [`Webs`], which produces a renamed function, wants a
+//! the same analyses. Only [`Webs`], which produces a renamed function, needs a
 //! [`Function`].
 //!
 //! The edges of the code lead to blocks that exist; that much must be validated first.

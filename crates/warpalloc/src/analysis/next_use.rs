@@ -156,7 +156,7 @@ fn nowhere<V: EntityRef>(values: usize) -> SecondaryMap<V, u32> {
     map
 }
 
-/// Ascending, as look-ups want them.
+/// In ascending order, for look-ups.
 fn in_order<V: EntityRef + Ord>(live: Live<'_, V>) -> impl Iterator<Item = V> {
     let mut live: Vec<V> = live.collect();
     live.sort_unstable();
@@ -239,7 +239,7 @@ impl<C: Code> Solver<'_, C> {
         }
     }
 
-    /// Recomputes the distances at the start of `block`; says whether any fell.
+    /// Updates the distances at the start of `block`; says whether any fell.
     fn update(&mut self, block: Block) -> bool {
         self.look_ahead(block);
         let length = self.code.points(block).count() as u32;

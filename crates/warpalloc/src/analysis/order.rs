@@ -5,7 +5,7 @@
 //! in which every block comes before its successors, back edges aside: the order in which
 //! forward problems settle soonest, as post-order is for backward ones. Preorder numbers
 //! with the size of each subtree of the search tell ancestors apart in constant time,
-//! which is what loop recognition wants (R. Tarjan, "Testing flow graph reducibility",
+//! which is what loop recognition needs (R. Tarjan, "Testing flow graph reducibility",
 //! 1974).
 //!
 //! The search keeps its own stack, so that depth is bounded by memory alone.

@@ -1,7 +1,7 @@
 //! How many units of each register file are in use at each point.
 //!
-//! A value takes its units wherever it is live, and where it is written even if nobody
-//! reads it: a dead result still lands in a register. Around one instruction that makes
+//! A value takes its units wherever it is live, and where it is written even without a
+//! reader: a dead result still lands in a register. Around one instruction that makes
 //! two moments:
 //!
 //! ```text

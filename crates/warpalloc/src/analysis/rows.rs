@@ -42,7 +42,7 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
         }
     }
 
-    /// The same lists for `keys` keys, but for those that `other` gives. Keys that have no
+    /// The same lists for `keys` keys, except where `other` gives one. Keys that have no
     /// list yet get an empty one.
     pub fn replaced<'a>(&self, keys: usize, other: impl Fn(K) -> Option<&'a [T]>) -> Rows<K, T>
     where

@@ -7,7 +7,7 @@
 //! An operand that is read and written in place ties the old value to the new one.
 //!
 //! Sets of reaching definitions per block would be quadratic. Instead every write gets a
-//! node, and so does every value live into a block, standing for whatever arrives there;
+//! node, and so does every value live into a block, standing for the writes that reach it;
 //! an edge joins what leaves its source with what its target expects. One forward pass
 //! over the code with a union-find does it, linear in the operands plus the live-in sets.
 //! Only live values have such nodes, so writes that merely meet, unread, stay apart.

@@ -27,7 +27,7 @@ pub(super) struct Equations {
     reading: Lists<VReg>,
     vreg_count: usize,
     valid: Vec<bool>,
-    /// Those that have been valid since [`Equations::enter`].
+    /// The equations that have been valid since [`Equations::enter`].
     seen: Vec<u32>,
 }
 
@@ -109,9 +109,8 @@ impl Equations {
 
     /// Whether a record begins anew with every computation on an edge.
     ///
-    /// Where an instruction is computed on edges alone, as hoisting does, whatever it
-    /// yielded before is of no use to anyone behind the edge, and need not be followed up
-    /// to there.
+    /// Where an instruction is computed on edges alone, as hoisting does, its earlier result
+    /// has no reader behind the edge, and need not be followed up to there.
     pub(super) fn begins_on_edges(&self, record: VReg) -> bool {
         self.on_edges[record.index() - self.vreg_count]
     }
@@ -131,7 +130,7 @@ impl Equations {
         }
     }
 
-    /// `vreg` gets another value. Records speak of values, not of who has them, and stay.
+    /// `vreg` gets another value. Records are about values, not about registers, and stay.
     pub(super) fn redefine(&mut self, vreg: VReg) {
         for &equation in self.by_vreg.of(vreg.index()) {
             self.valid[equation as usize] = false;

@@ -2,10 +2,10 @@
 //!
 //! Each virtual register is walked on its own, from the blocks that read it before they
 //! write it back to the blocks that write it, so memory is the size of the answer. Reads
-//! are those of instructions, of edge arguments, and of recomputations: an allocator may
-//! keep an input alive only to compute something again, and then its value matters too.
+//! are those of instructions, of edge arguments, and of rematerialisations: an allocator may
+//! keep an input live only to rematerialise a value, and then the input matters too.
 //!
-//! Records are variables of their own here. An instruction with a record and everyone who
+//! Records are variables of their own here. An instruction with a record and every edit that
 //! computes it read it; an instruction that gives one of its inputs a new value, and so
 //! makes it useless, counts as writing it. Copies pass values on, and an instruction with a
 //! record may yield what is recorded, so neither makes another record useless. Records of

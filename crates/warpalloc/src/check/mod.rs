@@ -24,14 +24,15 @@
 //! target, the words of the frame, and for functions that are called the values that
 //! preserved registers had on entry. A state is a **partition** of terms into classes of
 //! equal value, together with the set of rematerialisable instructions whose *equation*
-//! `results = inst(inputs)` holds for the current values, or whose record does. One state is below another when
-//! it equates less. The top equates everything and stands for "no path seen yet".
+//! `results = inst(inputs)` holds for the current values, or whose record does. One state
+//! is below another when it equates less. The top equates everything and stands for "no
+//! path seen yet".
 //!
 //! A location whose class holds no part of a live virtual register and no entry value
 //! *holds nothing known*. At block boundaries only parts of live virtual registers are
 //! kept, so a register that carries two different dead values from two sides of a join
 //! holds nothing known, and so does one that was never written. Reading such a location
-//! is an error even for a move, where nobody may ever use the result: a move from a
+//! is an error even for a move, whose result may have no reader: a move from a
 //! never-written register shows that the allocator lost track of something.
 //!
 //! # Meet

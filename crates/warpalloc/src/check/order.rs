@@ -2,7 +2,7 @@
 //!
 //! Within a block, an order is right when each read meets the same reaching definition as
 //! before, each virtual register leaves the block with the same last definition, and each
-//! read or write of state follows the same write. Whatever touches a pinned value counts as
+//! read or write of state follows the same write. An access to a pinned value counts as
 //! reading state: the hardware writes such a value on its own, and the instruction that
 //! waits for it is a write of state that need not name it. No instruction changes sides with
 //! one that clobbers registers or has an operand in a fixed one: a register that such an

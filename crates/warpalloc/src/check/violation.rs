@@ -245,10 +245,10 @@ pub enum Fault {
     /// An instruction was deleted that has an effect.
     #[error("an instruction with effects was deleted")]
     Deleted,
-    /// An instruction is recomputed that never may be.
+    /// An instruction is rematerialised that never may be.
     #[error("{0} may not be executed again")]
     NotRecomputable(Inst),
-    /// An instruction is recomputed where its result would differ.
+    /// An instruction is rematerialised where its result would differ.
     #[error("{0} would not compute the current value: an operand changed since")]
     StaleEquation(Inst),
     /// A preserved register does not come back.

@@ -1,12 +1,12 @@
-//! Code that puts a value where it already is, and readers of copies.
+//! Copy propagation, and redundant moves, stores and reloads.
 //!
-//! Every location holds a *content*: what some step wrote there, by number. Moves, copies,
-//! stores and reloads hand contents on; everything else makes new ones. A block that can
-//! only be entered from one other starts with what that one left; any other starts knowing
-//! nothing. Registers that hold the same content are interchangeable for whoever reads
-//! them, so readers are sent to the one that has held it longest: copies then lose their
-//! readers and, if nothing else needs them, disappear. Nobody is sent to the register of a
-//! pinned value, on which the hardware may be at work.
+//! Every location holds a *content*, which is the number of the step that wrote it. Moves,
+//! copies, stores and reloads hand contents on; all other steps make new ones. A block with
+//! a single predecessor starts with the contents at its end; any other block starts with
+//! contents unknown. Registers of the same content are interchangeable for a reader, so
+//! readers are sent to the one that has held it longest: copies then lose their readers and
+//! become dead. No reader is sent to the register of a pinned value, on which the hardware
+//! may be at work.
 
 use super::CleanupCounts;
 use super::code::{Code, Locations, Step};
@@ -394,7 +394,7 @@ impl Walk<'_, '_> {
         self.contents(a, width) == self.contents(b, width)
     }
 
-    /// The register that has held the contents of `reg` longest among those that suit.
+    /// The suitable register that has held the contents of `reg` longest.
     fn oldest(&self, reg: PReg, width: usize, suits: impl Fn(PReg) -> bool) -> PReg {
         let contents = self.contents(reg, width);
         let suits = |other: PReg| {
@@ -409,7 +409,7 @@ impl Walk<'_, '_> {
         !self.pinned.is_empty() && self.pinned.overlaps(self.code.target, reg, width)
     }
 
-    /// The register that has held `contents` longest among those that suit.
+    /// The suitable register that has held `contents` longest.
     fn holder(&self, contents: &[Content], suits: impl Fn(PReg) -> bool) -> Option<PReg> {
         let first = contents.first()?;
         let target: &Target = self.code.target;

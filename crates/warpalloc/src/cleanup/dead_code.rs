@@ -1,10 +1,10 @@
-//! Code whose results nobody needs.
+//! Dead code: steps whose results have no reader.
 //!
 //! A location is *needed* at a point when some path from there reads it, before writing
 //! it, in a step that stays. A step stays if it does more than fill locations, or fills
 //! one that is needed. Starting from nothing needed and adding what staying steps read,
 //! the least solution also drops cycles that only feed themselves, such as a counter
-//! nobody looks at.
+//! without other readers.
 
 use super::CleanupCounts;
 use super::code::{Code, Step};
@@ -13,7 +13,7 @@ use crate::function::{Block, Convention, Kind};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 
-/// Removes what is not needed from `code`.
+/// Removes dead steps from `code`.
 pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
     let needs = Needs::solve(code);
     for index in 0..code.blocks.len() {
@@ -34,7 +34,7 @@ pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
 /// Locations needed at the start of each block.
 struct Needs {
     at_start: Vec<FixedBitSet>,
-    /// What a caller gets back.
+    /// Units of callee-saved registers.
     preserved: Vec<u32>,
 }
 

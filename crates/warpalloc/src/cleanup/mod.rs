@@ -1,15 +1,14 @@
-//! What happens to an allocation once every register is known.
+//! Clean-up: copy propagation and dead code, once every register is known.
 //!
-//! Colouring decides about values; afterwards some of the code it asked for turns out to
-//! be needless, and only then can one see it. The passes work on an [`Allocation`] of any
-//! strategy and leave one that computes the same:
+//! Only then does it show which inserted code is redundant. The passes work on an
+//! [`Allocation`] of any strategy and leave one that computes the same:
 //!
-//! 1. `copy_propagation` follows contents forwards. A move, store or reload whose destination already
-//!    holds what it would put there goes; a reload of something that a register still holds
-//!    becomes a move; whoever reads a copy reads the original instead, while it is there.
-//! 2. `dead_code` follows needs backwards. What only fills registers or memory that nobody
-//!    reads goes: moves, reloads, stores to slots never read again, and instructions
-//!    without effects. A move goes only if its result is dead afterwards.
+//! 1. `copy_propagation` follows contents forwards. A move, store or reload whose
+//!    destination already holds the content goes; a reload of a content that a register
+//!    holds becomes a move; a reader of a copy reads the original, while it is there.
+//! 2. `dead_code` follows needs backwards. Steps that only fill registers or memory without
+//!    readers go: moves, reloads, stores to slots never read again, and instructions without
+//!    effects. A move goes only if its result is dead afterwards.
 //!
 //! [`frame`](crate::frame) then reorders slots and merges accesses on the same code.
 
@@ -34,9 +33,9 @@ pub(crate) struct CleanupCounts {
     pub redundant: u32,
     /// Reloads that became moves.
     pub reloads_to_moves: u32,
-    /// Edits, and halves of exchanges, whose results nobody reads.
+    /// Dead edits, and dead halves of exchanges.
     pub dead_edits: u32,
-    /// Instructions whose results nobody reads.
+    /// Dead instructions.
     pub dead_insts: u32,
 }
 

@@ -1,10 +1,10 @@
-//! Values that take their registers together.
+//! Bundles: values that take their registers together.
 //!
-//! A *body* is a set of values with a distance in units from a common start. It begins as
-//! one value, or as the values an instruction links (the lanes of a vector, a tied
-//! result), and grows as copies are coalesced: a copy between equals merges at distance
-//! zero, a packing copy puts the narrow value on its part of the wide one. This is
-//! union-find with an offset, except that members carry their body's number and the
+//! A bundle, here a *body*, is a set of values at distances in units from a common start.
+//! It begins as one value, or as the values an instruction links (the lanes of a vector, a
+//! tied result), and grows as copies are coalesced: a copy between equals merges at
+//! distance zero, a packing copy puts the narrow value on its part of the wide one. This
+//! is union-find with an offset, except that members carry their body's number and the
 //! smaller body is renumbered, so that looking a value up is one load.
 //!
 //! Everything that limits where a body may go (alignment of each member, fixed registers,

@@ -1,9 +1,9 @@
-//! Making copies vanish: the machinery every colouring strategy shares.
+//! Coalescing: what every colouring strategy shares.
 //!
-//! [`moves`] lists what would be worth removing, [`Bodies`] keeps the values that take
-//! their registers together and says whether two sets of them may become one, and
-//! [`Squeeze`] bounds how much one body gets in the way of another. Whether a merge is
-//! *wise* is the strategy's business.
+//! [`moves`] lists the copies worth removing, [`Bodies`] keeps the values that take their
+//! registers together and says whether two sets of them may become one, and [`Squeeze`]
+//! bounds how many starts one body blocks for another. Whether a merge *pays* is for the
+//! strategy to decide.
 
 mod bodies;
 mod moves;

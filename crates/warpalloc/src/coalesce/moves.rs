@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 pub struct MoveId(u32);
 entity_impl!(MoveId, "move");
 
-/// Two values that some copies would like to see in one place.
+/// An affinity: two values whose copies vanish if both share a register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
     /// What the copies write.

@@ -1,4 +1,4 @@
-//! How much one body gets in the way of another.
+//! How many starts one body blocks for another.
 //!
 //! `degree < K` says little where pairs, quads and halves share a file: one quad may cost
 //! a pair two places or a single register four. M. Smith, N. Ramsey and G. Holloway ("A

@@ -21,7 +21,7 @@ pub(crate) enum Split {
     Never,
     /// Long ones, where loops begin and end.
     AtLoops,
-    /// Long ones, between short stretches of code too.
+    /// Long ones, also between short stretches of code.
     Finely,
 }
 

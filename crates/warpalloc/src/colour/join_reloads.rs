@@ -1,9 +1,9 @@
 //! Joining the reloads of spilled values once there is a colouring to return to.
 //!
 //! Rounds that spill eagerly reload a value before each of its readers, which makes the
-//! most room. Afterwards reloads of one value are joined into longer live ranges; those
-//! that find no register are cut up again, and if any other value finds none, the program
-//! stays as it was.
+//! most room. Afterwards reloads of one value are joined into longer live ranges. Joined
+//! pieces that find no register are cut up again, and if any other value finds none, the
+//! program stays as it was.
 
 use super::rounds::Held;
 use super::{Coloured, Colourer, Colours, Problem, Verdict};

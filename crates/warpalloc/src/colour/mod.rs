@@ -3,7 +3,7 @@
 //! A strategy is a [`Colourer`]. It gets a [`Problem`] and answers with a [`Verdict`]:
 //! every value has a register, these values should be spilled first, or no spill helps.
 //! [`rounds`] colours and spills until the first of these, [`join_reloads`] and [`shrink`]
-//! improve on a colouring that was found. Which passes run when is the business of
+//! improve on a colouring that was found. The order of passes is in
 //! [`pipeline`](crate::pipeline).
 
 mod attempt;
@@ -58,10 +58,10 @@ pub(crate) trait Colourer {
         stats: &mut Stats,
     ) -> Result<Verdict, Error>;
 
-    /// How what it chooses is spilled.
+    /// How the values that it chooses are spilled.
     fn spill_policy(&self, options: &Options) -> SpillPolicy;
 
-    /// After so many rounds it gives up.
+    /// The number of rounds after which it gives up.
     fn max_rounds(&self, options: &Options) -> u32;
 }
 

@@ -12,9 +12,9 @@ use std::cell::OnceCell;
 
 /// A program whose values need registers, and what is known of it.
 ///
-/// What not every strategy asks for is computed when it is first asked for. The program
-/// changes only through [`rewrite`](Problem::rewrite), which computes the facts anew, so
-/// that none of them is ever stale.
+/// Live ranges, interference, moves and bodies are computed when they are first asked for,
+/// because not every strategy needs them. The program changes only through
+/// [`rewrite`](Problem::rewrite), which computes the facts anew, so that none is ever stale.
 pub(crate) struct Problem<'a> {
     pub program: Program<'a>,
     pub facts: Facts,

@@ -56,7 +56,7 @@ pub(crate) struct Coloured<'p, 'a> {
 pub(crate) enum FrameUse {
     /// They may.
     Allowed,
-    /// The first one that would ends the rounds.
+    /// The first value that would go to memory ends the rounds.
     Refused,
 }
 
@@ -120,7 +120,7 @@ fn check_spill_limit(stats: &Stats, options: &Options) -> Result<(), Error> {
     }
 }
 
-/// Counts the copies of a coloured program, and those that need no code.
+/// Counts the copies of a coloured program, and the ones that need no code.
 pub(crate) fn count_copies(coloured: &Coloured, stats: &mut Stats) {
     let (all, left) = copies(&coloured.problem, &coloured.colours);
     stats.copies = all;

@@ -32,7 +32,7 @@ pub(crate) fn shrink<'p, 'a>(
         return coloured;
     };
     let smaller = problem.target.clone().with_budget(File::R, budget);
-    // What this takes is a phase of its own, and no part of the rounds.
+    // This time is a phase of its own, and no part of the rounds.
     let mut apart = stats.clone();
     let verdict = colourer.recolour(problem, &smaller, &mut apart);
     if let Ok(Verdict::Coloured(fewer)) = verdict

@@ -82,7 +82,7 @@ struct Emitter<'a> {
     /// Edits for the next instruction or the block's edge.
     waiting: Vec<Edit>,
     deleted: EntitySet<Inst>,
-    /// Only functions that give registers back need to know which they touched.
+    /// The registers in use, of functions that must restore callee-saved ones.
     touched: Option<RegSet>,
 }
 

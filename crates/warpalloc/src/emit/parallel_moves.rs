@@ -1,8 +1,8 @@
 //! Parallel moves in sequence.
 //!
 //! Every destination unit has one source unit, so the moves form a graph in which each
-//! unit has one way in: trees hanging off cycles. A move whose destination nobody still
-//! reads may go at once; when only cycles are left, an exchange shortens one (Rideau,
+//! unit has one way in: trees hanging off cycles. A move whose destination has no reader
+//! left may go at once; when only cycles are left, an exchange shortens one (Rideau,
 //! Serpette and Leroy, 2008, with swaps in place of a scratch register). Units are the
 //! grain because a pair may overlap another pair's half; neighbours that end up side by
 //! side are joined again.
@@ -50,7 +50,7 @@ fn unit_move(to: PReg, from: PReg) -> Edit {
 }
 
 /// Only cycles are left: exchange one destination with its source. The destination is
-/// then done, and whoever wanted its old contents finds them in the source.
+/// then done, and the reader of its old contents finds them in the source.
 fn break_cycle(
     pending: &mut Vec<(PReg, PReg)>,
     readers: &mut FxHashMap<PReg, u32>,
@@ -62,7 +62,7 @@ fn break_cycle(
         b: from,
         width: 1,
     });
-    // Each unit of a cycle is read exactly once; whoever read `to` now reads `from`.
+    // Each unit of a cycle is read exactly once; the reader of `to` now reads `from`.
     for (_, source) in pending.iter_mut().filter(|(_, source)| *source == to) {
         *source = from;
     }

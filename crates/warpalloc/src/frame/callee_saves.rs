@@ -1,14 +1,14 @@
-//! Prologue and epilogue: registers that belong to the caller.
+//! Prologue and epilogue: callee-saved registers.
 
 use crate::allocation::{Edit, Point, SlotAddr};
 use crate::function::{Convention, Function, Inst, Kind};
 use crate::target::{RegSet, Target};
 
-/// Saves the caller's registers among `touched` before `first`, the function's first
-/// instruction, and gives them back at each return. `slot` makes places in the frame.
+/// Saves the callee-saved registers among `touched` before `first`, the function's first
+/// instruction, and restores them at each return. `slot` makes slots in the frame.
 ///
-/// The saves come before every other edit and the restores after those of their return,
-/// so `edits` must be complete.
+/// The saves come before every other edit and the restores after the edits of their
+/// return, so `edits` must be complete.
 pub fn save_callee_saved(
     function: &Function,
     target: &Target,

@@ -47,7 +47,8 @@ impl Buckets {
         knobs.spill_buckets.then_some(setup)
     }
 
-    /// Where `bytes` begin, from `start` on, so that they straddle no boundary in vain.
+    /// Where `bytes` begin, from `start` on, so that they straddle no boundary if they fit
+    /// into a bucket.
     fn place(&self, start: u32, bytes: u32) -> u32 {
         let straddles = start / self.bucket != (start + bytes.max(1) - 1) / self.bucket;
         match straddles {

@@ -1,11 +1,11 @@
 //! Layout of the spill frame.
 //!
 //! The frame grows downwards from its base, so every offset is negative. What must be
-//! aligned is the address, not the offset: whoever applies an allocation aligns the
-//! frame's *lowest* byte to sixteen, and a slot is aligned when its distance from there
-//! is. The first slot of a stricter alignment than those before it may therefore stand
-//! anywhere that suits those; it decides for all that follow, and the finished frame is
-//! padded at its low end to agree.
+//! aligned is the address, not the offset: the client aligns the frame's *lowest* byte to
+//! sixteen, and a slot is aligned when its distance from there is. The first slot of a
+//! stricter alignment than the slots before it may therefore stand anywhere that suits
+//! these; it decides for all that follow, and the finished frame is padded at its low end
+//! to agree.
 
 use crate::allocation::{SlotAddr, Space};
 

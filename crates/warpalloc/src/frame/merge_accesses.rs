@@ -3,7 +3,7 @@
 //! Two stores, or two reloads, of four or eight bytes make one of twice the size when they
 //! stand at one point, their places lie side by side from an address aligned to the
 //! greater size, and their registers do too, in the same order. The second moves up to the
-//! first, so nothing between them may touch what it touches.
+//! first, so nothing between them may touch its register or its slot.
 
 use crate::allocation::{Edit, Frame, SlotAddr};
 use crate::cleanup::{Code, Step, memory};

@@ -3,7 +3,7 @@
 //! Slots of one size may change places freely. Two of them belong side by side if they are
 //! often stored, or reloaded, at one point from neighbouring registers. The pairs that pay
 //! most are tied first, then pairs of pairs, and each bundle goes to a run of places that
-//! is free and aligned; what fits nowhere as a bundle falls apart again.
+//! is free and aligned; a bundle that fits nowhere falls apart again.
 
 use super::merge_accesses::Access;
 use crate::allocation::{Edit, Frame, Point, Space};

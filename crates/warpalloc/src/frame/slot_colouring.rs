@@ -1,4 +1,4 @@
-//! UnitSet<8> for slots: slots whose contents are never needed at the same time share one.
+//! Slot colouring: slots whose contents are never needed at the same time share a place.
 //!
 //! A slot is live from a store to the last reload before the next store, exactly like a
 //! value in a register, so liveness is computed by the same analysis over slots instead

@@ -5,7 +5,7 @@ use crate::error::{Error, Place};
 use crate::function::{Convention, Function, Kind};
 use crate::options::Options;
 
-/// The memory to spill to, or why it cannot be had.
+/// The memory to spill to, or why it cannot be used.
 ///
 /// Shared memory has one frame per thread of the block at an address that the kernel
 /// knows; a function that is called, or calls, shares it with code that knows nothing of

@@ -29,7 +29,7 @@ use std::ops::Range;
 /// What a function owes its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// An entry point, or code whose registers nobody else sees: nothing is preserved.
+    /// An entry point, or code whose registers are its own: nothing is preserved.
     #[default]
     Kernel,
     /// A function that is called: preserved registers hold their old values at each return.
@@ -85,7 +85,7 @@ pub enum Clobbers {
     /// None.
     #[default]
     None,
-    /// Those that the target's calling convention does not preserve.
+    /// All registers that the target's calling convention does not preserve.
     Abi,
     /// A list of whole registers.
     List(RegList),
@@ -108,7 +108,7 @@ pub struct VRegInfo {
 pub struct InstInfo {
     /// What it does, as an opaque name.
     pub opcode: Opcode,
-    /// Whatever distinguishes it from others of the same opcode: immediates, symbols.
+    /// Distinguishes it from others of the same opcode: immediates, symbols.
     pub imm: u64,
     /// What it observes or changes.
     pub effect: Effect,

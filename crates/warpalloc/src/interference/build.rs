@@ -83,9 +83,9 @@ pub fn copied_parts(program: &Program, target: &Target, op: &Op) -> SmallVec<[Co
     }
 }
 
-/// The parts of a copy whose sides may share a register while both are needed. What the
-/// hardware writes at a time of its own choosing shares with nobody; it may only follow or
-/// precede in the same register.
+/// The parts of a copy whose sides may share a register while both are needed. A pinned
+/// value, which the hardware writes at a time of its own, shares with no other; it may only
+/// follow or precede one in the same register.
 fn shared_parts(program: &Program, target: &Target, op: &Op) -> SmallVec<[CopiedPart; 2]> {
     let is_pinned = |v: Value| {
         let vreg = program.vreg_of(v);
@@ -166,8 +166,8 @@ impl Build<'_> {
         self.crowd.step_back(&accesses);
     }
 
-    /// Whatever is alive beside `to` when it is written interferes with it, unless it is
-    /// what is `copied`.
+    /// Every value live beside `to` when it is written interferes with it, except the one
+    /// that is `copied`.
     fn define(&mut self, to: Value, copied: &[CopiedPart]) {
         self.runs.begin(to.index() as u32);
         let beside = self.crowd.live(self.crowd.file(to));
@@ -191,7 +191,7 @@ impl Build<'_> {
         }
     }
 
-    /// Adds those of `others` that are in the file of `value` to its run.
+    /// Adds the values of `others` in the file of `value` to its run.
     fn interfere(&mut self, others: impl Iterator<Item = Value>, value: Value) {
         let crowd = &self.crowd;
         let others = others.filter(|&other| crowd.file(other) == crowd.file(value));

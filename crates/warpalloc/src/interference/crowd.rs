@@ -1,9 +1,9 @@
-//! What is alive, file by file, and how crowded it gets.
+//! The live values by file, and the greatest pressure that each lives through.
 //!
-//! A value wants to know the greatest pressure of all points at which it is alive. Asking
-//! every value at every point costs the pressure each time; instead, the points of a block
-//! are kept as a stack of those that no later one reaches. The greatest since some time is
-//! then the first entry that is not older, and a value asks once per block.
+//! Asking every live value at every point would cost the pressure each time. Instead, a
+//! stack keeps the points of a block whose pressure no later point reaches. The greatest
+//! pressure since some time is then the first entry that is not older, and it is asked for
+//! once per value and block.
 
 use crate::analysis::{LiveSet, Liveness};
 use crate::function::{Block, Role};
@@ -12,14 +12,14 @@ use crate::target::{File, Target};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
-/// The values alive at one point, moved backwards through blocks.
+/// The values live at one point, moved backwards through blocks.
 pub(super) struct Crowd {
     files: Vec<OfFile>,
     file_of: Vec<File>,
     widths: Vec<u16>,
     /// Points met so far in this block.
     now: u32,
-    /// How many points had been met when each value came alive.
+    /// How many points had been met when each value became live.
     since: Vec<u32>,
     /// The greatest pressure found for each value.
     peaks: Vec<u16>,
@@ -28,7 +28,7 @@ pub(super) struct Crowd {
 struct OfFile {
     live: LiveSet<Value>,
     units: u32,
-    /// Points and their pressure, descending: those that no later point reaches.
+    /// Points and their pressure, descending: no later point reaches the pressure of one.
     crests: Vec<(u32, u32)>,
 }
 
@@ -58,12 +58,12 @@ impl Crowd {
         self.file_of[value.index()]
     }
 
-    /// The values of `file` that are alive.
+    /// The live values of `file`.
     pub(super) fn live(&self, file: File) -> &LiveSet<Value> {
         &self.files[file.index()].live
     }
 
-    /// Everything that is alive.
+    /// All live values.
     pub(super) fn all_live(&self) -> impl Iterator<Item = Value> + '_ {
         self.files.iter().flat_map(|of_file| of_file.live.iter())
     }
@@ -81,7 +81,7 @@ impl Crowd {
         }
     }
 
-    /// Takes note of how crowded it is right after an operation that writes `written`.
+    /// Notes the pressure right after an operation that writes `written`.
     pub(super) fn note_pressure(&mut self, written: impl Iterator<Item = Value>) {
         // Results that are never read take registers all the same.
         let is_dead = |v: &Value| !self.live(self.file(*v)).contains(*v);
@@ -129,7 +129,7 @@ impl Crowd {
         }
     }
 
-    /// The most units of its file in use at once while each value is alive.
+    /// The most units of its file in use at once while each value is live.
     pub(super) fn into_peaks(self) -> Vec<u16> {
         self.peaks
     }

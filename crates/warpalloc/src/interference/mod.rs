@@ -6,18 +6,18 @@
 //! own.
 //!
 //! *Copies.* A copy does not by itself make its two sides interfere: right after it both
-//! hold the same contents. The edge is not added at the copy; whatever else makes them
-//! interfere still does. Where a copy packs or unpacks, a wide value may sit on a
+//! hold the same contents. The edge is not added at the copy; other points may still make
+//! them interfere. Where a copy packs or unpacks, a wide value may sit on a
 //! narrow one only so that the matching parts coincide: such an edge is *conditional* and
 //! carries the one distance at which the two may overlap.
 //!
-//! *Clobbers.* What an instruction overwrites becomes a set of forbidden units of every
-//! value that lives across it.
+//! *Clobbers.* The registers that an instruction clobbers become forbidden units of every
+//! value that is live across it.
 //!
 //! *Representation.* One sorted row of neighbours per value, all in one piece of memory,
 //! made from (written, live) pairs by counting sorts: linear in the pairs, and no table
-//! over pairs of values. Whoever needs many tests against one value marks its row first;
-//! a single test searches the shorter row.
+//! over pairs of values. A caller with many tests against one value marks its row first; a
+//! single test searches the shorter row.
 
 mod build;
 mod crowd;

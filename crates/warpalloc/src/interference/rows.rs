@@ -1,6 +1,6 @@
 //! From runs of neighbours to sorted rows.
 //!
-//! A definition yields one *run*: the value it writes and everything alive beside it. The
+//! A definition yields one *run*: the value it writes and all values live beside it. The
 //! rows are the symmetric closure of all runs. Transposing a relation whose rows are
 //! visited in ascending order leaves ascending rows, so transposing twice sorts, and each
 //! row is then merged from the two directions. Everything is linear in the runs.

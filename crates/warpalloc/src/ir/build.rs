@@ -116,8 +116,8 @@ impl Build<'_> {
     }
 
     /// The operand of a pinned value that makes up `body`, alone or with unpinned results
-    /// that are tied to it. It cannot be copied to where an operand wants it, so it has to be
-    /// there all along, and results that take its place are copied from there.
+    /// that are tied to it. It cannot be copied to the register that an operand asks for, so
+    /// it is there all along, and results that take its register are copied from there.
     fn pinned_seat(&self, inst: Inst, body: &Body) -> Option<usize> {
         let function = self.program.function;
         let in_group = |operand| {

@@ -34,7 +34,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Whether one operand in any register of its class is all there is to it.
+    /// Whether the body is one operand that takes any register of its class.
     pub fn is_free(&self, function: &Function, inst: Inst) -> bool {
         let operand = function.operands(inst)[self.members[0].operand];
         let alone = self.members.len() == 1 && operand.constraint == Constraint::Any;

@@ -67,7 +67,7 @@ impl Facts {
 }
 
 /// Units of one file in use while each operation of `block` executes: the greater of what
-/// lives before it and what lives after it, results nobody reads included.
+/// is live before it and what is live after it, results without a reader included.
 pub fn block_pressure(
     program: &Program,
     target: &Target,

@@ -1,12 +1,12 @@
-//! Where each value is alive, as segments of program positions.
+//! Live ranges: where each value is live, as segments of program positions.
 //!
 //! Blocks are laid out in reverse post-order, and positions stand between operations: one
-//! before the first of a block, and one after each. Inputs are alive before their operation,
+//! before the first of a block, and one after each. Inputs are live before their operation,
 //! results after it, and early results on both sides. A source that dies at a copy and the
-//! copy's destination never meet, so the two may share a register without being told.
+//! copy's destination never meet, so the two may share a register without a rule for copies.
 //!
-//! A segment ends where the value is written anew, even if it goes on at once: what lies
-//! in one segment is one content. That makes clobbers exact. An operation that overwrites
+//! A segment ends where the value is written anew, even if it goes on at once: one segment
+//! has one content. That makes clobbers exact. An operation that overwrites
 //! registers between reading and writing harms a value only where a single segment begins
 //! before it and goes on after it.
 //!
@@ -50,14 +50,14 @@ pub struct Size {
     pub align: u16,
 }
 
-/// Where all values of a program are alive.
+/// The live ranges of all values of a program.
 pub struct LiveRanges {
     /// The first position of each block, by number.
     bases: Vec<u32>,
     /// All values by number, and one more for where the segments of the last end.
     values: Vec<OfValue>,
     segments: Vec<Segment>,
-    /// Values that occur, by where they are first alive.
+    /// Values that occur, by where they are first live.
     by_start: Vec<Value>,
     clobber_sets: Vec<ClobberSet>,
     positions: u32,
@@ -70,7 +70,7 @@ struct OfValue {
     /// Where its segments begin among all.
     first: u32,
     size: Size,
-    /// The sets of registers that are overwritten while it is alive, a bit for each.
+    /// The sets of registers that are overwritten while it is live, a bit for each.
     crossed: u64,
 }
 
@@ -118,7 +118,7 @@ impl LiveRanges {
         self.values[value.index()].size
     }
 
-    /// Values that occur, by where they are first alive.
+    /// Values that occur, by where they are first live.
     pub fn by_start(&self) -> &[Value] {
         &self.by_start
     }
@@ -166,7 +166,7 @@ impl LiveRanges {
         self.of(value).iter().map(|s| s.end - s.start).sum()
     }
 
-    /// Whether the two values are alive at once somewhere.
+    /// Whether the two values are live at once somewhere.
     pub fn overlap(&self, a: Value, b: Value) -> bool {
         overlap(self.of(a), self.of(b))
     }
@@ -182,7 +182,7 @@ impl LiveRanges {
         })
     }
 
-    /// The units of its file that are overwritten while `value` is alive.
+    /// The units of its file that are overwritten while `value` is live.
     pub fn clobbered(&self, value: Value) -> UnitSet<8> {
         let file = self.size(value).file.index();
         let crossed = self.values[value.index()].crossed;
@@ -194,7 +194,7 @@ impl LiveRanges {
         units
     }
 
-    /// Whether an operation overwrites registers, of any file, while `value` is alive.
+    /// Whether an operation overwrites registers, of any file, while `value` is live.
     pub fn crosses_clobber(&self, value: Value) -> bool {
         self.values[value.index()].crossed != 0
     }
@@ -256,13 +256,13 @@ struct Sweep {
 #[derive(Clone, Copy)]
 struct Track {
     size: Size,
-    /// Where the segment ends that it is in; 0 while it is not alive.
+    /// Where the segment ends that it is in; 0 while it is not live.
     end: u32,
     /// How many clobbers come after that.
     clobbers: u32,
     /// Its earliest segment, in `nodes`.
     head: u32,
-    /// The sets of registers that are overwritten while it is alive.
+    /// The sets of registers that are overwritten while it is live.
     crossed: u64,
 }
 
@@ -322,7 +322,7 @@ impl Sweep {
                 let accesses = values.iter().zip(function.operands(*inst));
                 let accesses = accesses.map(|(&value, operand)| (value, operand.role));
                 self.writes(accesses, before);
-                // What it reads is no longer needed, and what it writes not there yet.
+                // Its inputs are no longer needed, and its results not yet written.
                 if function.inst(*inst).clobbers != Clobbers::None {
                     self.clobber(function, target, *inst);
                 }
@@ -383,13 +383,13 @@ impl Sweep {
             dead |= self.result(self.early[index], before, after + 1);
         }
         if dead {
-            // Results that nobody reads need registers all the same, with the others.
+            // Results without a reader need registers all the same, with the others.
             let results = accesses.filter(|(_, role)| role.writes());
             self.note_together(results.map(|(value, _)| value));
         }
     }
 
-    /// Ends the segment of a result that is there from `start` on; whether nobody reads it.
+    /// Ends the segment of a result that is live from `start` on; whether it has no reader.
     #[inline]
     fn result(&mut self, value: Value, start: u32, end: u32) -> bool {
         let dead = !self.is_alive(value);
@@ -417,7 +417,7 @@ impl Sweep {
         }
     }
 
-    /// Counts `values` with what is alive, for once.
+    /// Counts `values` with the live ones, for once.
     fn note_together(&mut self, values: impl Iterator<Item = Value> + Clone) {
         let tracks = &self.tracks;
         let sizes = values.map(|value| tracks[value.index()].size);
@@ -443,7 +443,7 @@ impl Sweep {
         file
     }
 
-    /// Remembers what is alive in `file`, if it is the most so far.
+    /// Remembers how much is live in `file`, if it is the most so far.
     fn note_peak(&mut self, file: File) {
         let peak = &mut self.peaks[file.index()];
         *peak = (*peak).max(self.now[file.index()]);

@@ -1,5 +1,5 @@
 //! The code being allocated: a function's instructions over *values*, plus copies,
-//! stores, reloads and recomputations between them.
+//! stores, reloads and rematerialisations between them.
 //!
 //! A [`Program`] is what every strategy that colours works on. It starts as the function
 //! itself, one value per virtual register, with two differences.
@@ -7,8 +7,8 @@
 //! *Constraints are isolated.* An operand that must sit in a fixed register, beside
 //! another operand, or where an input sat, gets a short-lived value of its own, joined to
 //! the real value by a copy right next to the instruction. A [`Link`] says how such values
-//! stand to each other. The real values are then free, an allocation exists wherever each
-//! single instruction can be seated, and coalescing removes the copies it can.
+//! stand to each other. The real values are then free, an allocation exists wherever the
+//! operands of each single instruction fit, and coalescing removes the copies it can.
 //!
 //! *Edges are blocks.* Where an edge passes arguments, a block stands on it that holds the
 //! parallel copy, so that nothing else needs to know about parameters.
@@ -167,7 +167,7 @@ pub struct Program<'a> {
     pub blocks: PrimaryMap<Block, ProgramBlock>,
     /// All instructions in a new order, where scheduling chose one.
     pub order: Option<Vec<Inst>>,
-    /// Instructions that were taken out of their blocks because nobody needs their code.
+    /// Instructions that were taken out of their blocks: hoisted or rematerialised.
     pub deleted: EntitySet<Inst>,
 }
 

@@ -1,4 +1,4 @@
-//! Seating one instruction's operands side by side.
+//! Assigning registers to one instruction's operands.
 //!
 //! Each rigid body has a list of places; the most constrained body chooses first and a
 //! bounded search backs out of dead ends. Aligned power-of-two widths taken largest first
@@ -15,9 +15,9 @@ use std::cmp::Reverse;
 /// Search steps before an instruction counts as impossible.
 const PATIENCE: u32 = 200_000;
 
-/// What seating must respect besides the instruction itself.
+/// What the assignment must respect besides the instruction itself.
 pub struct Rules<'a> {
-    /// Pinned values sit where they live, and nobody else does.
+    /// Pinned values keep their registers, and no other value takes these.
     pub homes: &'a Homes,
     /// Registers to take last.
     pub avoid: &'a RegSet,

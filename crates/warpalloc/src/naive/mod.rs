@@ -2,10 +2,9 @@
 //!
 //! Before each instruction its inputs are reloaded into registers chosen for that
 //! instruction alone, after it its results are stored. Nothing stays in a register from
-//! one instruction to the next, so the only question ever asked is whether one
-//! instruction's operands fit side by side; the allocator succeeds wherever any
-//! allocation exists, and its results are right for obvious reasons. Every other strategy
-//! falls back on it.
+//! one instruction to the next, so the only question is whether one instruction's operands
+//! fit side by side; the allocator succeeds wherever any allocation exists. Every other
+//! strategy falls back on it.
 //!
 //! Pinned values may not touch memory; each gets registers of its own for good.
 
@@ -54,7 +53,7 @@ struct Naive<'a> {
     function: &'a Function,
     target: &'a Target,
     homes: Homes,
-    /// Registers the caller wants back; touched only where nothing else is left.
+    /// Callee-saved registers; used only where no other is left.
     preserved: RegSet,
     registers: Vec<PReg>,
     edits: Vec<(Point, Edit)>,
@@ -247,7 +246,7 @@ impl<'a> Naive<'a> {
     /// A register between memory and `value`'s file, and its width in units.
     ///
     /// No value rests in a register while it is used, so the first that is not pinned
-    /// will do; where a choice exists it is none the caller wants back.
+    /// will do; where a choice exists it is not callee-saved.
     fn carrier(&mut self, value: VReg) -> Result<(PReg, usize), Error> {
         let class = self.target.class(self.class(value));
         let (file, width) = match self.travels_via(value) {

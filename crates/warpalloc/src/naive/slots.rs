@@ -69,7 +69,7 @@ impl Homes {
         row[index]
     }
 
-    /// One more slot that nobody shares.
+    /// One more slot, shared with no value.
     pub fn extra(&mut self, bytes: u32) -> SlotAddr {
         self.layout.push(bytes)
     }

@@ -1,14 +1,14 @@
-//! Parallel copies in which some values are gone.
+//! Parallel copies of which some values are spilled.
 //!
 //! All copies of one operation happen at once, but a copy from memory to memory passes
 //! through a register, and there may be more of them than registers. So they go one by
 //! one, in an order in which nothing is overwritten before it is read:
 //!
-//! 1. fetches whose home another copy is about to overwrite, into pieces;
-//! 2. everything that ends in a home, sources before they are overwritten, a cycle opened
-//!    by fetching one of its values into a piece;
+//! 1. reloads from a home that another copy is about to overwrite, into pieces;
+//! 2. all copies to a home, sources before they are overwritten, a cycle opened by reloading
+//!    one of its values into a piece;
 //! 3. the copies between registers, at once;
-//! 4. the remaining fetches, which overwrite registers nobody reads any more.
+//! 4. the remaining reloads, which overwrite registers without further readers.
 
 use super::Spiller;
 use crate::ir::{Op, Program, Value};
@@ -76,10 +76,10 @@ impl Spiller<'_> {
         }
     }
 
-    /// Fetches `value` into a register before its home is overwritten.
+    /// Reloads `value` into a register before its home is overwritten.
     ///
-    /// What is set aside is no piece: it outlives what its home holds, so it must neither
-    /// be joined with other fetches nor ever be fetched again.
+    /// The value set aside is no piece: it outlives the contents of its home, so it must
+    /// neither be joined with other reloads nor ever be reloaded again.
     fn set_aside(&mut self, program: &mut Program, value: Value, out: &mut Vec<Op>) -> Value {
         let aside = program.piece_of(value);
         program.values[aside].unspillable = true;

@@ -1,22 +1,22 @@
-//! Lazy reload: one fetch for several readers.
+//! Lazy reload: one reload for several readers.
 //!
-//! Spilling leaves a fetch before every reader. Of the four phases reported of CICC
+//! Spilling leaves a reload before every reader. Of the four phases reported of CICC
 //! (`docs/sources.md#lazy-reload`) the last is left to this pass: spilled values and their
-//! readers are known, fetches stand as late as they can, and those are redundant for which
-//! a piece fetched or written earlier still holds the value. A fetch goes when
+//! readers are known, reloads stand as late as they can, and a reload is redundant if a
+//! piece reloaded or written earlier still holds the value. A reload goes when
 //! - an earlier piece in the block can stay in its register until here;
 //! - on *every* path to the block some piece can: availability is an intersection over all
-//!   paths, one path on which the value is not in a register is enough to need the fetch;
-//! - it is in a loop that never changes the value: then the fetch moves to the edges that
+//!   paths, one path on which the value is not in a register is enough to need the reload;
+//! - it is in a loop that never changes the value: then the reload moves to the edges that
 //!   enter the loop, if these run less often.
 //!
 //! A piece stays in its register only where there is room: the pressure of its file, this
 //! piece included, must keep a margin below the budget at every operation in between, and
 //! nothing there may clobber registers. A store leaves the register as it is; writing the
 //! value anew ends the old piece. Pieces that were joined may be spilled again, and are
-//! then fetched for each reader: a wrong guess costs a round, never correctness.
+//! then reloaded for each reader: a wrong guess costs a round, never correctness.
 //!
-//! Values that are recomputed are joined within blocks only. Their definition is gone, so
+//! Rematerialised values are joined within blocks only. Their definition is gone, so
 //! nothing in the program shows where on a path they changed.
 
 use super::{Home, Spiller};
@@ -28,10 +28,10 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
-/// Blocks to walk back through before giving up on a fetch.
+/// Blocks to walk back through before giving up on a reload.
 const REGION_LIMIT: usize = 64;
 
-/// Joins the pieces of spilled values; returns how many fetches that saved.
+/// Joins the pieces of spilled values; returns how many reloads that saved.
 pub(super) fn join_pieces(spiller: &mut Spiller, program: &mut Program) -> u32 {
     let facts = Facts::of(program);
     let mut join = Join::new(spiller, program, &facts);
@@ -54,7 +54,7 @@ struct Tail {
     last: usize,
 }
 
-/// A fetch that comes before anything else its block does to the value.
+/// A reload that comes before anything else its block does to the value.
 #[derive(Clone, Copy)]
 struct Head {
     block: Block,
@@ -86,7 +86,7 @@ struct Plan {
     /// Each joined piece and the one it joined.
     parents: SecondaryMap<Value, Option<Value>>,
     removed: FxHashSet<(Block, usize)>,
-    /// Fetches to insert: a piece of a value, on the edge of a block at a position.
+    /// Reloads to insert: a piece of a value, on the edge of a block at a position.
     hoisted: Vec<(Block, usize, Value, Value)>,
     next_piece: usize,
 }
@@ -214,7 +214,7 @@ impl<'a, 'p> Join<'a, 'p> {
         available.insert(value, now);
     }
 
-    /// Moves fetches out of loops that never write their value, outermost loops first.
+    /// Moves reloads out of loops that never write their value, outermost loops first.
     fn out_of_loops(&mut self) {
         let mut of_value: FxHashMap<Value, Vec<Head>> = FxHashMap::default();
         for &head in &self.heads {
@@ -314,7 +314,7 @@ impl<'a, 'p> Join<'a, 'p> {
         heads.retain(|h| !inside(h));
     }
 
-    /// Every fetch of `value` in `block` finds it in the hoisted piece already.
+    /// Every reload of `value` in `block` finds it in the hoisted piece already.
     fn join_fetches_in(&mut self, block: Block, value: Value, hoisted: Value) {
         let program = self.program;
         for (index, op) in program.blocks[block].ops.iter().enumerate() {
@@ -327,7 +327,7 @@ impl<'a, 'p> Join<'a, 'p> {
         }
     }
 
-    /// Removes fetches whose value every path leaves in a piece, hottest first.
+    /// Removes reloads whose value every path leaves in a piece, the most frequent first.
     fn across_blocks(&mut self) {
         let mut heads = std::mem::take(&mut self.heads);
         let frequency = |h: &Head| self.facts.frequencies.block(h.block);
@@ -404,7 +404,7 @@ impl<'a, 'p> Join<'a, 'p> {
         matches!(self.spiller.home(value), Some(Home::Recompute(_)))
     }
 
-    /// The piece that `op` fetches from home, if that is all it does.
+    /// The piece that `op` reloads from home, if it does nothing else.
     fn fetched_piece(&self, op: &Op) -> Option<Value> {
         let home = |piece: Value| {
             self.spiller
@@ -461,7 +461,7 @@ impl<'a, 'p> Join<'a, 'p> {
     }
 }
 
-/// How full each file is at every operation, of the blocks that were asked about.
+/// The pressure of each file at every operation of the blocks looked at so far.
 struct Room<'a, 'p> {
     program: &'a Program<'p>,
     target: &'a Target,
@@ -513,7 +513,7 @@ impl<'a, 'p> Room<'a, 'p> {
 }
 
 impl Plan {
-    /// Carries the plan out; returns how many fetches are gone.
+    /// Carries the plan out; returns how many reloads are gone.
     fn apply(self, spiller: &mut Spiller, program: &mut Program) -> u32 {
         let mut hoisted: Vec<Value> = self.hoisted.iter().map(|&(.., piece)| piece).collect();
         hoisted.sort();
@@ -564,7 +564,7 @@ impl Plan {
     }
 }
 
-/// Inputs that were fetched for a recomputation that is gone have no reader left.
+/// Inputs that were reloaded for a rematerialisation that is gone have no reader left.
 fn remove_unread_fetches(spiller: &Spiller, program: &mut Program) {
     loop {
         let mut read: SecondaryMap<Value, bool> = SecondaryMap::new();

@@ -1,14 +1,14 @@
-//! Putting values into memory: what every strategy shares.
+//! Spill code: what every strategy shares.
 //!
 //! [`cost`] estimates what spilling a value costs, a colourer chooses, and
 //! [`Spiller::spill`] rewrites the program; when everything is coloured,
 //! [`frame`](crate::frame) lays out the slots.
 //!
-//! A spilled value is gone from the program. What is left of it is its *home* — a slot, a
-//! register of another file, or an instruction that computes it again — and *pieces*,
-//! short-lived values that are fetched from home right before an instruction reads them
-//! and put home right after one writes them. [`lazy_reload`] then joins pieces where there is
-//! room, so that one fetch serves several readers.
+//! A spilled value is gone from the program. Left of it are its *home* — a spill slot, a
+//! register of another file, or an instruction that rematerialises it — and *pieces*,
+//! short-lived values that are reloaded from home right before an instruction reads them
+//! and stored to it right after one writes them. [`lazy_reload`] then joins pieces where
+//! there is room, so that one reload serves several readers.
 
 pub mod cost;
 pub mod lazy_reload;
@@ -28,7 +28,7 @@ pub use rewrite::{Home, Spiller};
 pub struct SpillChoice {
     /// The values, in ascending order.
     pub values: Vec<Value>,
-    /// Those of them whose carriers, in another register file, go to memory at once.
+    /// Values among them whose carriers, in another register file, go to memory at once.
     pub uncarried: Vec<Value>,
 }
 
@@ -45,11 +45,11 @@ impl SpillChoice {
 /// How to spill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpillPolicy {
-    /// Join fetches where registers allow it, and hoist them out of loops.
+    /// Join reloads where registers allow it, and hoist them out of loops.
     pub lazy_reload: bool,
-    /// Recompute values instead of keeping them in memory where that is cheaper.
+    /// Rematerialise values instead of keeping them in memory where that is cheaper.
     pub rematerialise: bool,
-    /// Recompute when that costs less than this part of a reload.
+    /// Rematerialise where that costs less than this part of a reload.
     pub remat_ratio: f32,
 }
 

@@ -1,10 +1,10 @@
-//! Which spilled values are better computed again.
+//! Rematerialisation: which spilled values are computed again instead of reloaded.
 //!
 //! A value qualifies when one instruction defines it, that instruction may run again and
 //! has no other result, and its inputs are at hand wherever the value is read: each input
-//! is itself written only once, so it cannot have changed, and is alive there anyway, so
-//! that nothing is kept alive longer (after Briggs, Cooper and Torczon, PLDI 1992). It is
-//! recomputed when that takes less than a given part of the cycles its reloads would.
+//! is itself written only once, so it cannot have changed, and is live there anyway, so
+//! that no live range grows (after Briggs, Cooper and Torczon, PLDI 1992). It is
+//! rematerialised when that takes less than a given part of the cycles its reloads would.
 
 use super::cost::{LATENCY_L1, LATENCY_L2};
 use crate::analysis::{Code, LiveSet};
@@ -21,14 +21,14 @@ pub fn reload_latency(depth: u32) -> f32 {
     }
 }
 
-/// The instructions that recompute values.
+/// The instructions that rematerialise values.
 #[derive(Clone, Debug, Default)]
 pub struct Remat {
     instructions: SecondaryMap<Value, Option<Inst>>,
 }
 
 impl Remat {
-    /// Chooses among `values` those to recompute at less than `ratio` of a reload's cost.
+    /// Chooses the `values` to rematerialise at less than `ratio` of a reload's cost.
     /// Inputs that `has_home` are not in registers and do not count as at hand.
     pub fn find(
         program: &Program,
@@ -71,7 +71,7 @@ impl Remat {
         }
     }
 
-    /// The instruction that recomputes `value`, if it is worth it.
+    /// The instruction that rematerialises `value`, if that pays.
     pub fn instruction(&self, value: Value) -> Option<Inst> {
         self.instructions[value]
     }
@@ -118,8 +118,8 @@ fn candidates(
     by
 }
 
-/// Whether the instruction alone permits it: one free result, free inputs, no effects. What
-/// is pinned may belong to the hardware when it would be read once more.
+/// Whether the instruction alone permits it: one free result, free inputs, no effects. A
+/// pinned value may belong to the hardware when it would be read once more.
 pub(crate) fn may_run_again(function: &Function, inst: Inst) -> bool {
     let info = function.inst(inst);
     let operands = function.operands(inst);

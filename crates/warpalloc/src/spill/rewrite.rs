@@ -1,4 +1,4 @@
-//! Taking values out of registers.
+//! Spill code: stores, reloads, transfers and rematerialisations of spilled values.
 
 use super::remat::Remat;
 use super::{SpillChoice, SpillPolicy};
@@ -9,14 +9,14 @@ use crate::target::{Class, File, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-/// Where a spilled value can be fetched from.
+/// Where a spilled value is reloaded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// Memory.
     Slot(Slot),
     /// A value in another register file.
     Carrier(Value),
-    /// This instruction computes it again.
+    /// This instruction rematerialises it.
     Recompute(Inst),
 }
 
@@ -27,9 +27,9 @@ pub struct SpillCounts {
     pub memory: u32,
     /// To another register file.
     pub carried: u32,
-    /// To be recomputed.
+    /// To be rematerialised.
     pub recomputed: u32,
-    /// Fetches that joining pieces saved.
+    /// Reloads that joining pieces saved.
     pub fetches_saved: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct Spiller<'t> {
     first_of_split: SecondaryMap<Value, Option<Value>>,
     /// Values that are in no operation any more.
     gone: EntitySet<Value>,
-    /// Values whose joined pieces did not fit: theirs stay apart from now on.
+    /// Values whose joined pieces found no register: their pieces stay apart from now on.
     eager: EntitySet<Value>,
 }
 
@@ -116,7 +116,7 @@ impl<'t> Spiller<'t> {
     }
 
     /// Joins the pieces of spilled values where registers allow it; returns how many
-    /// fetches that saved.
+    /// reloads that saved.
     pub fn join(&mut self, program: &mut Program) -> u32 {
         super::lazy_reload::join_pieces(self, program)
     }
@@ -130,12 +130,12 @@ impl<'t> Spiller<'t> {
     ) {
         self.gone.insert(value);
         if self.homes[value].is_some() {
-            // A joined piece that found no register: fetch for every reader again.
+            // A joined piece that found no register: reload for every reader again.
             self.eager.insert(self.spilled_value(value));
             return;
         }
-        // Only one piece of a split value is alive at a time, so one home serves them all,
-        // and the copies between those that are spilled vanish.
+        // Only one piece of a split value is live at a time, so one home serves them all,
+        // and the copies between spilled pieces vanish.
         let root = program.root_of(value);
         if let Some(first) = self.first_of_split[root]
             && matches!(self.homes[first], Some(Home::Slot(_) | Home::Carrier(_)))
@@ -182,7 +182,7 @@ impl<'t> Spiller<'t> {
         self.pieces[value]
     }
 
-    /// Where `value`, spilled or a piece, can be fetched from.
+    /// Where `value`, spilled or a piece, is reloaded from.
     pub fn home(&self, value: Value) -> Option<Home> {
         self.homes[value]
     }
@@ -200,7 +200,7 @@ impl<'t> Spiller<'t> {
     fn rewrite(&mut self, program: &mut Program, op: Op, out: &mut Vec<Op>) {
         match op {
             Op::Copies(pairs) => self.rewrite_copies(program, pairs, out),
-            // The definition stores by itself, and every reader fetches for itself.
+            // The definition stores by itself, and every reader reloads for itself.
             Op::Store { value, slot } | Op::Reload { value, slot }
                 if self.is_gone(value) && self.homes[value] == Some(Home::Slot(slot)) => {}
             Op::Transfer { to, from } if self.crosses_home(to, from) => {}
@@ -220,7 +220,7 @@ impl<'t> Spiller<'t> {
         home(to, from) || home(from, to)
     }
 
-    /// Whether `inst` only computes a gone value that is computed again when needed.
+    /// Whether `inst` only computes a gone value that is rematerialised at its readers.
     fn is_recomputed(&self, program: &Program, inst: Inst, values: &[Value]) -> bool {
         let home = Some(Home::Recompute(inst));
         let operands = program.function.operands(inst).iter();
@@ -228,7 +228,7 @@ impl<'t> Spiller<'t> {
         results.any(|(_, &v)| self.is_gone(v) && self.homes[v] == home)
     }
 
-    /// Replaces gone values by pieces, fetched before and put home after.
+    /// Replaces gone values by pieces, reloaded before and put home after.
     fn rewrite_plain(&mut self, program: &mut Program, mut op: Op, out: &mut Vec<Op>) {
         let mut read: SmallVec<[(Value, Value); 4]> = SmallVec::new();
         let mut written: SmallVec<[(Value, Value); 4]> = SmallVec::new();
@@ -272,7 +272,7 @@ impl<'t> Spiller<'t> {
         }
     }
 
-    /// A new piece of `value`, alive around one operation only.
+    /// A new piece of `value`, live around one operation only.
     pub(super) fn piece(&mut self, program: &mut Program, value: Value) -> Value {
         let piece = program.piece_of(value);
         program.values[piece].unspillable = true;

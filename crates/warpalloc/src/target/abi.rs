@@ -1,4 +1,4 @@
-//! The calling convention: who passes what where, and who keeps what.
+//! The calling convention: registers of arguments and results, and callee-saved registers.
 
 use super::{Class, File, PReg, RegSet, Target};
 use thiserror::Error;

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Names that [`Target::preset`] understands.
 pub const PRESETS: [&str; 3] = ["cicc", "hardware", "hardware-packed"];
 
-/// A target that was asked for by a name or number nobody knows.
+/// A target that was asked for by an unknown name or number.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PresetError {
     /// No preset has this name.

@@ -14,7 +14,7 @@ use std::str::FromStr;
 /// Threads in a warp, on every SM (guide: "Warp size").
 pub const WARP_SIZE: u32 = 32;
 
-/// The occupancy aimed at when nobody asks for another, in percent.
+/// The occupancy aimed at by default, in percent.
 pub const DEFAULT_OCCUPANCY_TARGET_PERCENT: u32 = 75;
 
 const KIB: u32 = 1024;

@@ -10,7 +10,7 @@ use crate::analysis::Liveness;
 use std::collections::VecDeque;
 
 impl Rules<'_> {
-    /// Checks the rule by the function's liveness, which it leaves to whoever goes on.
+    /// Checks the rule by the function's liveness, which it returns for further use.
     pub(super) fn defined_before_use(&self) -> Result<Liveness, Error> {
         let f = self.function;
         let liveness = Liveness::compute(f);

@@ -9,7 +9,7 @@
 //!   in its only terminator; edges lead to blocks that exist and carry one argument of the
 //!   right class per parameter; frequencies are numbers;
 //! - *instructions* (`inst`): operands exist and are written at most once; terminators write
-//!   nothing; ties, exclusions, copies, undefined values and recomputation make sense;
+//!   nothing; ties, exclusions, copies, undefined values and rematerialisation make sense;
 //! - *placement* (`placement`): fixed registers, ties and groups of one instruction can all
 //!   be satisfied at once;
 //! - *definedness* (`defined`): on every path, a value is written before it is read;

@@ -4,8 +4,8 @@ use super::*;
 use crate::analysis::LiveSet;
 
 impl Rules<'_> {
-    /// A result that is tied to a pinned value takes its register over. Whoever reads the
-    /// value afterwards would need a copy of it, which nobody may make.
+    /// A result that is tied to a pinned value takes its register over. A later reader of the
+    /// value would need a copy of it, which cannot be made.
     pub(super) fn pinned(&self, liveness: &Liveness) -> Result<(), Error> {
         let f = self.function;
         if !f.vregs().any(|v| f.vreg(v).pinned) {

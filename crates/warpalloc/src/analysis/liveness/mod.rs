@@ -12,13 +12,13 @@
 //! values live and die within one block. Only values that a block reads without having
 //! written them take part at all. They are solved sixty-four at a time, one bit each of a
 //! word per block: a worklist starts at the blocks that read them and walks against the
-//! edges until bits meet blocks that write them or have had them. That is how B. Boissinot et al. find
-//! liveness of SSA form one variable at a time ("Computing Liveness Sets for SSA-Form
-//! Programs", 2011), but for any code, and values defined side by side, which tend to live
-//! in the same blocks, share their walk. Time and memory are linear in the code plus the sets
-//! themselves, and there is no table over values and blocks.
+//! edges until bits meet blocks that write them or have had them. That is how B. Boissinot
+//! et al. find liveness of SSA form one variable at a time ("Computing Liveness Sets for
+//! SSA-Form Programs", 2011), but for any code, and values defined side by side, which tend
+//! to be live in the same blocks, share their walk. Time and memory are linear in the code
+//! plus the sets themselves, and there is no table over values and blocks.
 //!
-//! The sets are kept as they are found, as words: what changes from one block to the next is
+//! The sets are kept as they are found, as words: changes from one block to the next are
 //! seen sixty-four values at a time too.
 //!
 //! Blocks need not be reachable, and a value read before it is ever written is simply live

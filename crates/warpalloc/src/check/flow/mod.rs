@@ -519,8 +519,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Makes other values of copied ones in the registers of the results, and only there: who
-    /// has the old ones finds them elsewhere.
+    /// Makes other values of copied ones in the registers of the results, and only there: the
+    /// old values stay elsewhere.
     fn take_over(&mut self, operands: &[Operand], registers: &[PReg]) {
         let results = || {
             let operands = operands.iter().zip(registers);

@@ -1,4 +1,4 @@
-//! What instructions that are computed ahead of themselves have computed, from what.
+//! Records: what instructions that are computed ahead have computed, and from what.
 //!
 //! A record is a ghost variable with one part for each unit of each operand, in operand
 //! order. It is only ever written as a whole, inputs and results of one computation.
@@ -61,7 +61,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Executes `inst` in `regs` on whatever they hold.
+    /// Executes `inst` in `regs` on their contents.
     pub(super) fn recompute_recorded(
         &mut self,
         inst: Inst,
@@ -152,7 +152,7 @@ impl Flow<'_> {
             let from = Location::Reg(self.named(reg));
             return Err(self.refuse_edit(Fault::UnknownSource { from }));
         }
-        // What the hardware may still write is not there yet, whatever its number.
+        // The number of a value does not tell whether the hardware has written it yet.
         self.not_pinned(content, || Location::Reg(self.named(reg)))?;
         Ok(content.value())
     }

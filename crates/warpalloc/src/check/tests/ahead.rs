@@ -208,7 +208,7 @@ fn two_ways_in(again_left: &[&str], again_right: Option<&[&str]>) -> Case {
 fn every_way_into_the_loop_computes_it() {
     two_ways_in(&["R1", "R0"], Some(&["R1", "R0"])).proved();
     two_ways_in(&["R1", "R0"], None).harmful("v2 part 0: not in R1");
-    // UnitSet<8> match, but on one way the input was another value.
+    // Registers match, but on one path the input was another value.
     two_ways_in(&["R1", "R0"], Some(&["R1", "R3"])).harmful("v2 part 0: not in R1");
     two_ways_in(&["R1", "R0"], Some(&["R2", "R0"])).harmful("v2 part 0: not in R1");
 }

@@ -93,7 +93,7 @@ struct Machine<'a> {
     first_wrong_read: Option<Box<Difference>>,
 }
 
-/// How a stretch of execution ended.
+/// How a part of the execution ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The function returned.

@@ -15,8 +15,8 @@
 //! A [`Module`] runs functions that call each other. Before allocation, arguments and
 //! results travel by the registers that fixed operands, live-ins and returns name. After it,
 //! they travel in one register file that all activations share, each with a frame of its
-//! own, and when a function returns, garbage takes the place of everything that is neither
-//! preserved nor a result, whether the function wrote it or not: any other function might
+//! own, and when a function returns, garbage replaces every register that is neither
+//! preserved nor a result, whether the function wrote it or not: another function might
 //! have.
 //!
 //! Only the model of functions and allocations is shared with the checker, so that one
@@ -50,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-/// What an instruction means, where a test wants it to mean something: the one unit that it
+/// What an instruction means, where a test gives it a meaning: the one unit that it
 /// computes from its inputs, or the successor that a branch takes.
 pub type Meaning<'a> = dyn Fn(&Function, Inst, &[u64]) -> Option<u64> + 'a;
 
@@ -153,7 +153,7 @@ impl<'a> Module<'a> {
 /// Executes `function` as it was before allocation.
 pub fn run_original(function: &Function, target: &Target, limits: Limits, seed: u64) -> Trace {
     let run = Module::alone(function).run_original(target, 0, &[], limits, seed);
-    // Alone, a function is handed whatever it takes.
+    // Alone, a function is given all arguments that it takes.
     run.unwrap_or_default()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! *Briggs:* the merged body has fewer neighbours of significant degree than places, so it
 //! will be removed once the others are gone. *George:* every neighbour of one side already
-//! interferes with the other or is of low degree, so nobody is worse off. Both are stated
+//! interferes with the other or is of low degree, so no degree rises. Both are stated
 //! over ⟨p, q⟩ here: weights in place of counts, places in place of K.
 //!
 //! *The factor.* A neighbour counts as significant when its degree times the coalescing
@@ -11,8 +11,8 @@
 //! taken apart again when colours are given out.
 //!
 //! *Optimism.* Taking merges apart works so well that by default nothing is tested at all
-//! where neither side is fixed (after Park and Moon, TOPLAS 2004): whatever does not
-//! interfere merges, and a body without a colour is given back in pieces.
+//! where neither side is fixed (after Park and Moon, TOPLAS 2004): bodies that do not
+//! interfere merge, and a body without a colour is taken apart again.
 //! `optimistic-coalescing=false` brings the tests back.
 //!
 //! *Profitability.* Bodies that are both below half of their places merge untested; a
@@ -28,7 +28,7 @@ use crate::coalesce::{BodyId, Joint};
 pub enum Verdict {
     /// The merge is made.
     Merge,
-    /// Not now; it may pass once so many neighbours have become insignificant.
+    /// Not now; it may pass once this many neighbours have become insignificant.
     After(u32),
 }
 
@@ -58,8 +58,8 @@ impl Simplifier<'_, '_> {
         }
     }
 
-    /// Neither side lives where registers are scarce. Merging lengthens no life, so it
-    /// stays that way; if alignment makes a fool of us, the merge is undone.
+    /// Neither side is live where pressure exceeds its limit. Merging lengthens no live
+    /// range, so it stays that way; if alignment leaves no place, the merge is undone.
     fn is_roomy(&self, joint: &Joint) -> bool {
         self.graph.is_roomy(joint.a) && self.graph.is_roomy(joint.b)
     }
@@ -109,8 +109,8 @@ impl Simplifier<'_, '_> {
         }
     }
 
-    /// Merging `joining` into a fixed body takes the fixed place from its neighbours: fine
-    /// for those that surely find another, and for those that could not be there anyway.
+    /// Merging `joining` into a fixed body takes the fixed place from its neighbours. That is
+    /// safe for a neighbour that surely finds another, or could not be there anyway.
     fn george_fixed(&self, joint: &Joint, joining: BodyId) -> Verdict {
         let Some(start) = joint.starts.lowest() else {
             return Verdict::After(u32::MAX);

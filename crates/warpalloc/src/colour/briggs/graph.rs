@@ -1,4 +1,4 @@
-//! The graph that is simplified: bodies, who is in whose way, and how much.
+//! The graph that is simplified: bodies, their neighbours, and the starts these block.
 //!
 //! Edges are kept between values and never change; the edges of a body are those of its
 //! members, seen through the bodies their neighbours are in. Merging two bodies therefore
@@ -31,7 +31,7 @@ pub enum Status {
     Merged,
 }
 
-/// A neighbour of a body and how much the two get in each other's way.
+/// A neighbour of a body, and how many starts each blocks for the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbour {
     /// The neighbour.
@@ -43,7 +43,7 @@ pub struct Neighbour {
     pub inflicts: u32,
 }
 
-/// What counts as crowded.
+/// Which degrees and pressures count as high.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// A degree times this is compared with the places.
@@ -70,7 +70,7 @@ pub struct Graph<'a> {
     /// Scratch: where each body stands in the list of neighbours being made.
     marks: Vec<(u32, u32)>,
     epoch: u32,
-    /// How many edges were looked at so far; what simplifying costs goes by it.
+    /// How many edges were looked at so far, which the time of simplifying follows.
     pub visits: u64,
     /// The coalescing factor.
     factor: f32,
@@ -108,7 +108,7 @@ impl Shared {
         self.paid_to([true; 2])
     }
 
-    /// What those of the two that `count` add to its degree now.
+    /// What the bodies that `count`, of the two, add to its degree now.
     fn paid_to(&self, count: [bool; 2]) -> u32 {
         let paid = |side: usize| match count[side] {
             true => self.suffers[side].min(self.bounds[side]),
@@ -374,7 +374,7 @@ impl<'a> Graph<'a> {
         self.squeeze.blocked(n, m)
     }
 
-    /// Takes `body` out of the graph; its neighbours' degrees are the caller's business.
+    /// Takes `body` out of the graph; the caller lowers its neighbours' degrees.
     pub fn remove(&mut self, body: BodyId) {
         self.nodes[body.index()].status = Status::Removed;
     }
@@ -491,7 +491,7 @@ impl<'a> Graph<'a> {
         (kept, crossed)
     }
 
-    /// Takes the place of a fixed body from everyone who interferes with it.
+    /// Takes the place of a fixed body out of the starts of its neighbours.
     fn claim(&mut self, body: BodyId) {
         let Some(start) = self.bodies.get(body).starts.lowest() else {
             return;

@@ -1,19 +1,21 @@
-//! Seeing ahead what a round of spilling leaves behind.
+//! Look-ahead: pressure as a round of spilling leaves it.
 //!
 //! A graph of whole live ranges does not show that a spilled value keeps a register at
 //! every instruction that reads or writes it: its pieces turn up in the next round and cost
-//! another spill there. Nor does it show that a spill was in vain because the value is an
-//! operand wherever the file is full. Both are plain once the code is seen with the chosen
-//! values gone, so before any code is written
-//! - values are added to the choice until no point is crowded: by cost over the crowded
-//!   points at which they live *through*, being no operand there;
-//! - values whose return crowds no point are taken off it again, the dearest first.
+//! another spill there. Nor does it show that a spill frees nothing because the value is an
+//! operand wherever the file is full. The code without the chosen values shows both, so
+//! before any code is written
+//! - values are added to the choice until no position is over capacity: by cost over the
+//!   positions over capacity at which they are live but no operand;
+//! - values whose return puts no position over capacity are taken off the choice again, the
+//!   most expensive first.
 //!
 //! *Aggressive* spilling does not stop where the file is just large enough, but goes on to
 //! the pressure limit of the generation. The room it leaves is what merged bodies, wide
 //! values and joined reloads need beyond a count of units.
 //!
-//! Uncrowded is necessary for a colouring, not sufficient; the next round decides.
+//! Pressure within capacity is necessary for a colouring, not sufficient; the next round
+//! decides.
 
 use crate::analysis::{LiveRanges, Rows};
 use crate::colour::Problem;
@@ -44,13 +46,13 @@ pub struct LookAhead<'a> {
     touches: Rows<Value, u32>,
     /// Units in use, by file and position.
     loads: Vec<Vec<i32>>,
-    /// How far each value is from its register: 0 in it, 1 in what carries it, 2 in
-    /// memory. What needs no carrier is in memory at 1.
+    /// How far each value is from its register: 0 in it, 1 in its carrier, 2 in memory. A
+    /// value that needs no carrier is in memory at 1.
     steps: SecondaryMap<Value, u8>,
 }
 
 /// A value in the order in which more are spilled: least cost for its relief first, then
-/// who lives through more full positions, then the lower number.
+/// the most full positions it is live through, then the lower number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Candidate {
     ratio: f32,
@@ -76,7 +78,7 @@ impl PartialOrd for Candidate {
 }
 
 impl<'a> LookAhead<'a> {
-    /// `program` as it is; nothing where no file is crowded.
+    /// `program` as it is; nothing where no file is over capacity.
     pub fn new(
         problem: &'a Problem<'a>,
         interference: &'a Interference,
@@ -120,7 +122,7 @@ impl<'a> LookAhead<'a> {
         for &value in spilled {
             self.step_out(value);
         }
-        // What is carried by registers of another file comes before that file.
+        // A file whose values are carried in another file comes before that file.
         let mut files: Vec<File> = self.target.files().map(|(file, _)| file).collect();
         files.sort_by_key(|&file| self.target.file(file).spill == SpillPath::Memory);
         for &file in &files {
@@ -173,9 +175,9 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Spilling frees a register only where its value is no operand. Of the crowded
-    /// positions of its life, and of the most crowded among them, the smaller share at
-    /// which it does is what its cost buys.
+    /// Divides costs by relief. Spilling frees a register only where its value is no operand:
+    /// the relief is the share of such positions among those over capacity in the live
+    /// range, or among the highest of these, whichever is smaller.
     fn weigh(&mut self) {
         for value in self.program.values.keys() {
             let file = self.target.class(self.class(value)).file;
@@ -189,7 +191,7 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Of the positions in the life of `value` where at least `load` units are in use, the
+    /// Of the positions in the live range of `value` with at least `load` units in use, the
     /// share at which spilling it frees its register.
     fn share_freed(&self, value: Value, file: File, load: i32) -> f32 {
         let is_such = |at: &usize| self.loads[file.index()][*at] >= load;
@@ -215,7 +217,7 @@ impl<'a> LookAhead<'a> {
     }
 
     /// The file and units that `value` takes between its operands: first its own, then
-    /// those of what carries it, then none.
+    /// its carrier's, then none.
     fn seat(&self, value: Value) -> Option<(File, i32)> {
         let class = match self.steps[value] {
             0 => Some(self.class(value)),
@@ -267,8 +269,8 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Spills more values of `file` until more than `limit` units are in use nowhere, or
-    /// nobody can help.
+    /// Spills more values of `file` until more than `limit` units are in use nowhere, or no
+    /// spill relieves a position.
     fn complete(&mut self, file: File, limit: i32) {
         let load = &self.loads[file.index()];
         if load.iter().all(|&at| at <= limit) {
@@ -338,10 +340,10 @@ impl<'a> LookAhead<'a> {
         freed.map(|at| (load[at] - limit).clamp(0, width)).sum()
     }
 
-    /// Takes values off the choice whose return crowds no position.
+    /// Takes values off the choice whose return puts no position over capacity.
     fn prune(&mut self) {
         let values = self.program.values.keys();
-        // What an instruction overwrites is no matter of pressure.
+        // Pressure does not show which registers an instruction clobbers.
         let pressed = |&v: &Value| self.interference.clobbered(v).is_none();
         let chosen = values.filter(|&v| self.steps[v] > 0).filter(pressed);
         let lived = |v: Value| self.passed(v).count();
@@ -390,7 +392,7 @@ impl Counted {
     }
 }
 
-/// Where each value must be in a register, spilled or not. Copies of what is spilled are
+/// Where each value must be in a register, spilled or not. Copies of spilled values are
 /// loads and stores, which need none.
 fn touches(program: &Program) -> Rows<Value, u32> {
     let mut pairs: Vec<(Value, u32)> = Vec::new();

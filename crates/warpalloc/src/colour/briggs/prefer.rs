@@ -4,14 +4,14 @@
 //! place that does not raise the highest register in use is as good as the lowest, and
 //! among these
 //! - the body goes where copies that were not coalesced pull it, by how often they run;
-//! - else it avoids the bank of what is read together with it. Since Volta the register
+//! - else it avoids the bank of values read together with it. Since Volta the register
 //!   file has two banks, and an instruction whose three inputs share one stalls (Z. Jia et
 //!   al., 2018). Edges between values of equal bank, which CICC is reported to add
 //!   (`docs/sources.md#bank-conflicts`), would make cliques out of nothing; here banks
 //!   never cost a register, let alone a spill.
 //!
-//! In a function that is called, a preserved register that nobody has touched yet costs a
-//! save and a restore, so it is taken only where no other is free.
+//! In a function that is called, a callee-saved register not yet in use costs a save and a
+//! restore, so it is taken only where no other is free.
 
 use crate::coalesce::{Member, Move, MoveId};
 use crate::function::Convention;
@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 /// How many free places are looked at for the sake of banks.
 const BANK_CHOICES: usize = 4;
 
-/// What has a say in the choice of a place.
+/// What decides among free places.
 pub struct Preferences<'a> {
     moves: &'a PrimaryMap<MoveId, Move>,
     moves_of: SecondaryMap<Value, SmallVec<[MoveId; 2]>>,
@@ -110,7 +110,7 @@ impl<'a> Preferences<'a> {
         }
     }
 
-    /// Where copies would like the members to start, and how much.
+    /// Starts of the members at which copies vanish, and their weights.
     fn wishes(&self, members: &[Member], units: &[u16]) -> SmallVec<[(usize, f64); 4]> {
         let mut wishes: SmallVec<[(usize, f64); 4]> = SmallVec::new();
         for m in members {

@@ -3,13 +3,13 @@
 //! Bodies come back from the stack and take the lowest free place. Among the places that
 //! would not raise the highest register in use, a copy that was not coalesced may still
 //! pull its body towards the other side (*biased colouring*), and see
-//! [`Preferences`](super::prefer::Preferences) for what else has a say.
+//! [`Preferences`](super::prefer::Preferences) for what else decides.
 //!
-//! A body that finds no place is in trouble, and the remedies come in order of price:
+//! For a body that finds no place the remedies come in order of price:
 //! 1. a merged body is taken apart into the bodies it was made of, and each looks for a
 //!    place of its own (J. Park and S. Moon, TOPLAS 2004);
 //! 2. a part that finds none may take the place of neighbours that are together cheaper to
-//!    spill; those look for another place first;
+//!    spill; the evicted look for another place first;
 //! 3. the part is spilled.
 
 use super::graph::Graph;
@@ -37,9 +37,9 @@ pub struct Selected {
     pub undone: u32,
 }
 
-/// How often bodies may push each other out, per body of the program.
+/// How often bodies may evict each other, per body of the program.
 const EVICTIONS_PER_BODY: usize = 4;
-/// The price of pushing out what cannot be spilled and must find another place.
+/// The price of evicting a body that cannot be spilled and must find another place.
 const PUSH: f64 = 1e12;
 
 /// Colours the bodies of `graph`, the last of `stack` first.
@@ -105,7 +105,7 @@ struct Select<'a, 'p> {
     parts: &'a Bodies,
     /// What it costs that a part has no place; infinite where it must have one.
     part_costs: Vec<f64>,
-    /// What pushing a part out costs: its spill, or trouble that grows each time.
+    /// What evicting a part costs: its spill, or a price that grows each time.
     prices: Vec<f64>,
     preferences: &'p mut Preferences<'a>,
     /// First unit of each value.
@@ -204,8 +204,8 @@ impl Select<'_, '_> {
         }
     }
 
-    /// Finds a place for `part`, spilling it or others if there is none. Whoever is pushed
-    /// out joins those waiting.
+    /// Finds a place for `part`, spilling it or others if there is none. Evicted parts join
+    /// the queue.
     fn place(&mut self, part: BodyId, waiting: &mut VecDeque<BodyId>) {
         let parts = self.parts;
         let body = parts.get(part);
@@ -239,7 +239,7 @@ impl Select<'_, '_> {
         self.part_costs[part.index()].is_finite()
     }
 
-    /// The start of `part` whose occupants are cheapest to push out, and their price.
+    /// The start of `part` whose occupants are cheapest to evict, and their price.
     fn cheapest_start(&self, part: BodyId) -> Option<(usize, f64)> {
         let body = self.parts.get(part);
         let units = self.target.file(body.file).units;
@@ -264,7 +264,7 @@ impl Select<'_, '_> {
         priced.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The parts in the way of `part` at `start`.
+    /// The parts that interfere with `part` at `start`.
     fn occupants(&self, part: BodyId, start: usize) -> Vec<BodyId> {
         let mut found = Vec::new();
         for m in &self.parts.get(part).members {

@@ -33,7 +33,7 @@ enum MoveState {
     /// It is to be tried.
     #[default]
     Ready,
-    /// It was not conservative when it was tried; it may be once so many neighbours have
+    /// It was not conservative when it was tried; it may be once this many neighbours have
     /// become insignificant.
     Waiting(u32),
     /// It is settled: coalesced, impossible or given up.
@@ -99,7 +99,7 @@ pub(super) struct Simplifier<'a, 'm> {
     moves: &'m PrimaryMap<MoveId, Move>,
     pub(super) options: &'m BriggsOptions,
     states: SecondaryMap<MoveId, MoveState>,
-    /// How often each move was judged in vain.
+    /// How often each move failed its test.
     tries: SecondaryMap<MoveId, u8>,
     /// The moves of each body that may not be settled yet.
     moves_of: Vec<SmallVec<[MoveId; 2]>>,
@@ -397,7 +397,7 @@ impl Simplifier<'_, '_> {
         }
     }
 
-    /// Counts a merge, and verifies it if that is wanted.
+    /// Counts a merge, and verifies it if the options say so.
     fn note_merge(&mut self, kept: BodyId) {
         self.merges += 1;
         if self.options.verify_coalescing {

@@ -8,12 +8,12 @@ use std::collections::{BinaryHeap, VecDeque};
 /// How soon a body that surely finds a place is removed; the least goes first and is
 /// coloured last.
 ///
-/// Bodies that no copy asked to join go before the others, as where simplifying takes turns
-/// with coalescing. Wide bodies stay longest: coloured first, they meet a file that is not
+/// Bodies without copies go before the others, as where simplifying takes turns with
+/// coalescing. Wide bodies stay longest: coloured first, they meet a file that is not
 /// in fragments yet, and fewer registers are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ease {
-    /// Copies asked to join it.
+    /// It has copies to other bodies.
     pub copied: bool,
     /// Units from its first to its last.
     pub width: u16,
@@ -157,7 +157,7 @@ impl PartialOrd for Worth {
 ///
 /// A degree that falls makes its body worth more, so an entry that was not brought up to
 /// date is a lower bound: it is checked when it comes up and goes back if it was wrong.
-/// Whoever raises a degree enters the body again.
+/// A degree that rises enters its body again.
 #[derive(Debug, Default)]
 pub struct SpillHeap {
     heap: BinaryHeap<Reverse<Worth>>,

@@ -1,8 +1,8 @@
-//! Copies, as hints for a common register.
+//! Affinities: copies that vanish if both sides share a register.
 //!
 //! Copies at isolated constraints, parallel copies on edges and the function's own copies
-//! all say the same: this value would like to start so many units after that one. Packing
-//! and unpacking are copies too: a scalar wants to be the second unit of a pair.
+//! all have one form: they vanish if one value starts a number of units after another.
+//! Packing and unpacking are copies too: a scalar may be the second unit of a pair.
 //!
 //! Each affinity carries the candidate filter bits reported of ptxas, which decide what
 //! coalescing may do with it (`docs/sources.md#fatpoint-filter-bits`).
@@ -17,11 +17,11 @@ use cranelift_entity::EntityRef;
 pub struct Filter(pub u8);
 
 impl Filter {
-    /// A side is alive across a call.
+    /// A side is live across a call.
     pub const CROSSES_CALL: Filter = Filter(0x01);
     /// There is a copy at all.
     pub const HAS_COPY: Filter = Filter(0x02);
-    /// The destination may have to live in a register the caller wants back.
+    /// The destination may have to be in a callee-saved register.
     pub const CALLEE_SAVED: Filter = Filter(0x04);
     /// The copy may not happen, because it is guarded.
     pub const PREDICATED: Filter = Filter(0x08);
@@ -43,14 +43,14 @@ impl Filter {
     }
 
     /// Whether both sides may become one cluster. Where a side already has its register,
-    /// or the copy may not happen, a preference is all there is.
+    /// or the copy may not happen, the affinity is a hint only.
     pub fn allows_join(self) -> bool {
         let refused = Filter::PREDICATED.with(Filter::ABI).with(Filter::PINNED);
         self.has(Filter::HAS_COPY) && !self.has(refused)
     }
 }
 
-/// A hint: `from` starts `shift` units after `to`.
+/// An affinity: the copy vanishes if `from` starts `shift` units after `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Affinity {
     /// What is written.
@@ -65,7 +65,7 @@ pub struct Affinity {
     pub filter: Filter,
 }
 
-/// Every hint of `program`, most frequent first, of equals in code order.
+/// Every affinity of `program`, most frequent first, of equals in code order.
 pub fn affinities(
     program: &Program,
     ranges: &LiveRanges,
@@ -102,7 +102,7 @@ pub fn affinities(
     most_frequent_first(&gather.found)
 }
 
-/// Sorts numbers instead of hints: weights are not negative, so their bits have their order
+/// Sorts numbers instead of affinities: weights are not negative, so their bits have their order
 /// once there is but one zero.
 fn most_frequent_first(found: &[Affinity]) -> Vec<Affinity> {
     let weights = found.iter().map(|a| !(a.weight + 0.0).to_bits());
@@ -165,8 +165,8 @@ impl Gather<'_> {
         });
     }
 
-    /// Results laid end to end equal inputs laid end to end: whoever holds the other's
-    /// first unit is told how far in it is.
+    /// Results laid end to end equal inputs laid end to end: each value that holds the first
+    /// unit of one on the other side has an affinity at its distance.
     fn copy_instruction(&mut self, inst: Inst, values: &[Value], weight: f32) {
         let operands = self.program.function.operands(inst);
         let guarded = operands.iter().any(|o| o.role == Role::UseDef);

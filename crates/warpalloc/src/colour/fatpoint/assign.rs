@@ -1,11 +1,11 @@
 //! Handing out registers.
 //!
-//! Clusters come from the assignment stack one by one. The occupancy tells in one look
-//! which starts are free for all of a cluster's members; of these, one that a copy asks
-//! for is best, and otherwise the histograms choose. The primary histogram counts how
+//! Clusters come from the assignment stack one by one. The register matrix tells in one look
+//! which starts are free for all of a cluster's members; of these, one that makes a copy
+//! vanish is best, and otherwise the histograms choose. The primary histogram counts how
 //! contested a start is: what values not yet placed would lose if it were taken. The
-//! secondary one counts what taking it costs in itself, such as saving a register for the
-//! caller. A start that conflicts with anything already placed is never taken.
+//! secondary one counts what taking it costs in itself, such as saving a callee-saved
+//! register. A start that conflicts with anything already placed is never taken.
 //!
 //! A cluster that finds no start falls apart into what it was joined from, and these are
 //! placed one by one; only a single value or link that finds none has failed.
@@ -36,7 +36,7 @@ pub struct Scene<'a> {
     pub program: &'a Program<'a>,
     /// The target.
     pub target: &'a Target,
-    /// Where values are alive.
+    /// Where values are live.
     pub ranges: &'a LiveRanges,
     /// Settings.
     pub knobs: &'a Knobs,
@@ -59,7 +59,7 @@ pub struct Assign<'a, const W: usize> {
     starts: [UnitSet<W>; 4],
     occupancy: RegMatrix<W>,
     secondary: Histogram<W>,
-    /// Starts that a placed value's copies ask for, with who asks and how much.
+    /// Starts at which a copy of a placed value vanishes, with the other value and a weight.
     claims: Vec<SmallVec<[(Value, u32); 2]>>,
     claimed: UnitSet<W>,
     /// Units of fixed places that others should leave alone.
@@ -109,7 +109,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         &self.failed
     }
 
-    /// UnitSet<8> the clusters of `order` one after the other, or what they fall apart into.
+    /// Places the clusters of `order` one after the other, or what they fall apart into.
     /// Stops at one that finds nothing in a window narrower than the file, and says how many
     /// are done.
     pub fn place_all(
@@ -136,7 +136,7 @@ impl<'a, const W: usize> Assign<'a, W> {
             return;
         }
         let mut parts = clusters.fall_apart(self.scene.program, self.scene.ranges, cluster);
-        // Whoever cannot be spilled chooses first.
+        // Parts that cannot be spilled choose first.
         parts.sort_by_key(|&part| !self.is_stubborn(clusters.info(part)));
         for part in parts {
             if !self.try_place(clusters, part, colours) {
@@ -200,7 +200,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         aligned.without(&blocked)
     }
 
-    /// Those of `free` that leave fixed places alone, if there are any.
+    /// The starts of `free` that leave fixed places alone, if there are any.
     fn unreserved(&self, info: &ClusterInfo, free: UnitSet<W>) -> UnitSet<W> {
         if self.reserved.is_empty() || info.fixed.is_some() {
             return free;
@@ -209,7 +209,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         if apart.is_empty() { free } else { apart }
     }
 
-    /// The free start that placed copies ask for most.
+    /// The free start at which the most copies of placed values vanish.
     fn wanted(
         &self,
         clusters: &Clusters,
@@ -258,7 +258,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         let calm = free.without(&contested).lowest();
         let mut left = CLAIMS_EXAMINED;
         if let (Some(calm), true) = (calm, is_free_of_cost) {
-            // No counter is below zero: the first start that costs nobody anything wins.
+            // No counter is below zero: the first start that costs no pending hint wins.
             let below = contested.and(&UnitSet::first(calm));
             let harmless = below.iter().find(|&start| {
                 let units = start..start + width;
@@ -286,9 +286,9 @@ impl<'a, const W: usize> Assign<'a, W> {
         }
     }
 
-    /// What starts cost, with the banks of what is read together with the members: one for
-    /// each that would share a bank, and a start that raises the highest register more
-    /// than that.
+    /// What starts cost, with the banks of values read together with the members: one for
+    /// each that would share a bank, and more for a start that raises the highest
+    /// register.
     fn with_banks(
         &self,
         info: &ClusterInfo,
@@ -375,7 +375,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         self.claim_for_partners(clusters.hints(), info, start, colours);
     }
 
-    /// Notes where values not yet placed would like to go because of this placement.
+    /// Notes the starts at which copies to values not yet placed vanish.
     fn claim_for_partners(
         &mut self,
         hints: &Hints,
@@ -425,7 +425,7 @@ fn units(scene: &Scene, file: File) -> usize {
     per_register * scene.target.budget(file)
 }
 
-/// What each unit costs in itself: registers the caller wants back must be saved.
+/// What each unit costs in itself: callee-saved registers must be saved.
 fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
     let mut histogram = Histogram::default();
     let Scene {

@@ -4,9 +4,8 @@
 //! Class 0 is the unified view of all others; nothing is allocated in it. Classes 1–6 are
 //! driven in order. In our targets classes 1, 2 and 6 are rows of one file, and so are 3
 //! and 4: a tensor tuple takes the same units as eight scalars. Driving them one after the
-//! other over shared units would hand class 6 what is left in crumbs, so classes that
-//! share a file share a *drive*, and within a drive the six lists see to it that the
-//! widest choose first.
+//! other over shared units would leave fragments to class 6, so classes that share a file
+//! share a *drive*, and within a drive the six lists let the widest choose first.
 
 use crate::target::{Class, File, Target};
 

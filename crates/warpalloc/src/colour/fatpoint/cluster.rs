@@ -1,4 +1,4 @@
-//! Values that take their registers together.
+//! Clusters: bundles of values that take their registers together.
 //!
 //! A cluster is a row of units with values at fixed distances from its start. It begins
 //! as a single value or as a link of the program; coalescing joins clusters whose values
@@ -59,7 +59,7 @@ pub struct ClusterInfo {
     absorbed: SmallVec<[Cluster; 4]>,
     /// Joins on the longest way from a part of it.
     pub depth: u16,
-    /// Whether a member may want the register of another cluster's.
+    /// Whether a member has a hint towards another cluster's.
     pub has_hints: bool,
 }
 
@@ -204,7 +204,7 @@ impl Clusters {
         infos.filter(|(_, info)| !info.members.is_empty())
     }
 
-    /// How many clusters of `file` there are, those without members included.
+    /// How many clusters of `file` there are, empty ones included.
     pub fn count(&self, file: File) -> usize {
         self.per_file[file.index()]
     }
@@ -250,7 +250,7 @@ impl Clusters {
         }
     }
 
-    /// Keeps those of the hints that may yet be granted.
+    /// Keeps the hints that may yet be granted.
     pub fn keep_hints(&mut self, ranges: &LiveRanges, affinities: &[Affinity]) {
         let are_together = |a: Value, b: Value| self.of(a) == self.of(b);
         self.hints = Hints::new(ranges, affinities, are_together);

@@ -1,10 +1,10 @@
-//! Joining clusters along copies.
+//! Coalescing: joining clusters along affinities.
 //!
-//! Hints are taken most frequent first. Two clusters become one when their filter bits
+//! Affinities are taken most frequent first. Two clusters become one when their filter bits
 //! allow it, the result stays within the limits on fan-out, depth and width, and no two
-//! members that would share a unit are ever alive at once: a look-up by program point, no
+//! members that would share a unit are ever live at once: a look-up by program point, no
 //! graph. One overlap is harmless: a value made for a constraint that is only read holds,
-//! while it lives, exactly what it was copied from, and may lie within it.
+//! while it is live, exactly what it was copied from, and may lie within it.
 //!
 //! Joining is optimistic. A cluster that then finds no register falls apart again
 //! (after Park and Moon, TOPLAS 2004), so no join ever costs a spill.
@@ -107,7 +107,7 @@ impl<'a> Coalescer<'a> {
             && u32::from(a.depth.max(b.depth)) < self.knobs.coalesce_max_depth
     }
 
-    /// Whether no two members that would share a unit are ever alive at once.
+    /// Whether no two members that would share a unit are ever live at once.
     fn is_apart(
         &self,
         a: &ClusterInfo,

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// A record that restricts where a cluster may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint<const W: usize> {
-    /// Units overwritten while the member at `offset` is alive.
+    /// Units overwritten while the member at `offset` is live.
     Point {
         /// The member's distance from the start.
         offset: usize,
@@ -110,7 +110,7 @@ pub fn each<const W: usize>(
     mut visit: impl FnMut(Constraint<W>),
 ) {
     if let Some(reg) = info.fixed {
-        // A pinned place was proved to hold the link; nothing else has a say.
+        // A fixed place was proved to hold the link; nothing else decides.
         let start = reg.unit as usize;
         visit(Constraint::ExcludeAllBut { start });
         return;

@@ -4,12 +4,12 @@
 //! worth filling: flat at coefficient A up to the second breakpoint, then rising to
 //! coefficient B at the file's end. A function whose demand exceeds that fraction of the
 //! registers at hand needs spilling. ptxas is reported to start a round of spilling by this
-//! test (`docs/sources.md#fatpoint-needs-spill`). Spilling what fits would only cost, so here
-//! nothing asks before an attempt without spilling has failed; then the model decides two
+//! test (`docs/sources.md#fatpoint-needs-spill`). Spilling values that fit would only cost,
+//! so here the model is asked only once a round without spilling has failed, and decides two
 //! things:
 //!
-//! - an attempt that gets no further than the last forces out what it left over, whatever
-//!   that costs, if demand exceeds the fraction, and looks for the cheapest room otherwise
+//! - a round that gets no further than the last spills the clusters left over at any cost,
+//!   if demand exceeds the fraction, and looks for the cheapest room otherwise
 //!   ([`BudgetModel::needs_spill`]);
 //! - guidance aims one register lower with each failure, down to the part of the file that
 //!   the straight line from coefficient C to B grants it ([`BudgetModel::deepest`]).
@@ -90,7 +90,7 @@ pub struct Demand {
     pub pair_penalty: usize,
     /// Registers values ask for.
     pub demanded: usize,
-    /// Registers alive throughout.
+    /// Registers live throughout.
     pub live: usize,
 }
 

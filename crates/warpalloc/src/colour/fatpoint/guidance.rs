@@ -1,13 +1,12 @@
 //! What to spill.
 //!
-//! Guidance has two sources. Where more is alive at once than there are registers, no
-//! assignment can succeed: [`relieve`] picks, from a priority queue per class, values of
-//! the lowest cost per position they relieve until pressure is within the budget
-//! everywhere. Classes that share a file take turns by what the heads of their queues
-//! cost; of equals the lower class gives way first, as scalars are easier to reload than
-//! the tuples of a matrix product. Where pressure is within the budget but the pieces did not fit together,
-//! [`victims`] compares, for each cluster that failed, spilling it with making room for it
-//! at the start where that is cheapest.
+//! Guidance has two sources. Where pressure exceeds the budget, no assignment can succeed:
+//! [`relieve`] picks, from a priority queue per class, values of the lowest cost per
+//! position they relieve until pressure is within the budget everywhere. Classes that share
+//! a file take turns by what the heads of their queues cost; of equals the lower class
+//! gives way first, as scalars are easier to reload than the tuples of a matrix product.
+//! Where pressure is within the budget but a cluster found no register, [`victims`]
+//! compares spilling it with making room for it at the start where that is cheapest.
 //!
 //! A spilled value still needs a register where an operation touches it, so those
 //! positions are not relieved.
@@ -27,7 +26,7 @@ use std::collections::BinaryHeap;
 /// What spilling each value costs; infinite where it is no option.
 pub type Costs = SecondaryMap<Value, f32>;
 
-/// Values of `file` to spill so that at most `budget` units are alive at once, as far as
+/// Values of `file` to spill so that at most `budget` units are live at once, as far as
 /// spilling can achieve it.
 pub fn relieve(
     program: &Program,
@@ -195,9 +194,9 @@ impl Excess {
     }
 }
 
-/// Values to spill so that a failed cluster gets a register: itself, or those in its way
-/// where that is cheapest. Those in `spared` are being spilled already and stand in
-/// nobody's way, so that nothing more may be needed. `None` if neither is possible.
+/// Values to spill so that a failed cluster gets a register: its own, or the ones that
+/// conflict with it at the cheapest start. Values in `spared` are being spilled already and
+/// conflict with nothing, so that no more may be needed. `None` if neither is possible.
 pub fn victims(
     problem: &Problem,
     index: &mut OverlapIndex,

@@ -1,16 +1,16 @@
-//! What is left to hint for once clusters have been joined.
+//! Hints: the affinities that are left once clusters have been joined.
 //!
-//! A hint within a cluster is granted with the cluster's register, and one between values
-//! that are alive at once never can be: neither is worth a look while registers are handed
-//! out. That leaves the hints that coalescing refused for other reasons, and those of
-//! values with fixed places. Granted ones return when a cluster falls apart.
+//! An affinity within a cluster is granted with the cluster's register, and one between
+//! values that are live at once never can be: neither is looked at while registers are
+//! assigned. That leaves the affinities that coalescing refused for other reasons, and the
+//! ones of values with fixed places. Granted ones return when a cluster falls apart.
 
 use super::affinity::Affinity;
 use crate::analysis::Rows;
 use crate::ir::{LiveRanges, Value};
 
-/// Another value, how many units after one's own start it should start, and how much that
-/// is worth.
+/// A hint of a value: another value, how many units after the first it should start, and
+/// the weight of that.
 pub type Hint = (Value, i32, f32);
 
 /// Hints by value.
@@ -22,7 +22,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Lists the hints of values, less those that `are_together` in one cluster.
+    /// Lists the hints of values, except between values that `are_together` in one cluster.
     pub fn new(
         ranges: &LiveRanges,
         affinities: &[Affinity],

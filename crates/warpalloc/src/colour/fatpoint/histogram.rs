@@ -85,7 +85,7 @@ impl<const W: usize> Histogram<W> {
         above
     }
 
-    /// Those of `candidates` whose counter is least.
+    /// The `candidates` whose counter is least.
     pub fn least(&self, candidates: &UnitSet<W>) -> UnitSet<W> {
         let mut best = *candidates;
         if self.clear {

@@ -4,7 +4,7 @@
 //! values until pressure is within its aim. Where clusters found no register though
 //! pressure is within the budget, room is made for each of them. Where a round leaves no
 //! fewer clusters over than the one before and the budget model finds demand too high, or
-//! for the second time in a row, what is left over is spilled whatever it costs, so that
+//! for the second time in a row, the clusters left over are spilled at any cost, so that
 //! rounds cannot stall.
 
 use super::fill_model::{BudgetModel, Demand};
@@ -70,16 +70,16 @@ impl Fatpoint {
         Verdict::Spill(SpillChoice::exactly(chosen))
     }
 
-    /// Whether what is left over is spilled whatever it costs.
+    /// Whether the clusters left over are spilled at any cost.
     fn forces(&self, problem: &Problem, ranges: &LiveRanges, placed: &Placed) -> bool {
         let stalls = self.progress.stalls();
         stalls > 1 || (stalls == 1 && demand_is_too_high(problem, ranges, placed))
     }
 
-    /// What to spill beyond what is left over when rounds keep stalling: so much that one
-    /// register fewer is wanted with each stall in a row, and once half of the rounds are
-    /// spent, with each there ever was. Otherwise what does not fit moves through an
-    /// unrolled loop one copy of the body at a time.
+    /// What to spill besides the clusters left over when rounds keep stalling: enough that
+    /// the aim falls by one register with each stall in a row, and once half of the rounds
+    /// are spent, with each stall so far. Otherwise the excess moves through an unrolled
+    /// loop one copy of the body at a time.
     fn extra(
         &self,
         problem: &Problem,

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | live ranges and pressure | [`LiveRanges`](crate::ir::LiveRanges) |
 //! | copies as affinities, with filter bits | [`affinity`] |
-//! | links and values as clusters, joined along affinities; those left | [`cluster`], [`coalesce`], [`hints`] |
+//! | links and values as clusters, joined along affinities | [`cluster`], [`coalesce`] |
+//! | the affinities left | [`hints`] |
 //! | classes in order, one placement per file | [`class`], [`place_file`] |
 //! | constraints of a cluster | [`constraint`] |
 //! | six lists, assignment stack | [`order`] |
@@ -17,8 +18,8 @@
 //! | what to spill, at what cost | [`make_room`], [`guidance`], [`overlap_index`], [`cost`] |
 //! | how much of the file to fill | [`fill_model`] |
 //!
-//! The first round spills nothing. Where more is live at once than the file has, or a
-//! cluster finds no register, guidance picks values, the shared spiller rewrites the
+//! The first round spills nothing. Where pressure exceeds a file, or a cluster finds no
+//! register, guidance picks values, the shared spiller rewrites the
 //! program without them, and the next round starts over with the budget that guidance aims
 //! at lowered by one.
 

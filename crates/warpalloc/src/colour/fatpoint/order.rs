@@ -4,11 +4,11 @@
 //! *VeryHigh* (into which *LargeVec* has been merged), then *High*, each as it stands.
 //! The select phase drains *LowConf*, then *LowLate*, each time taking the cluster with
 //! the lowest ratio of spill cost to interference, of equals the narrower, then the one
-//! of lower pre-allocation priority, then the later one. What is drained goes on a stack, and
-//! registers are handed out from its top: whoever is drained last chooses first.
+//! of lower pre-allocation priority, then the later one. Drained clusters go on a stack, and
+//! registers are assigned from its top: the cluster drained last chooses first.
 //!
-//! So among the constrained those that are dear to spill and stand in nobody's way choose
-//! before those that are cheap and wide-spread, and unconstrained values take what is
+//! So among constrained clusters the ones that are expensive to spill and interfere with
+//! little choose before the cheap and long-lived, and unconstrained clusters take what is
 //! left. These last are nearly all values of most functions; they are listed backwards so
 //! that they are popped in program order, in which first-fit packs tightly (for values of
 //! one width in SSA form, optimally: Hack, Grund and Goos, 2006).
@@ -23,7 +23,7 @@ pub enum List {
     Unconstrained,
     /// Has to stand beside others.
     VeryHigh,
-    /// Too dear to spill, or flagged.
+    /// Too expensive to spill, or flagged.
     High,
     /// Constrained, before anything has been spilled.
     LowConf,
@@ -68,7 +68,7 @@ pub struct Traits {
     pub pair: PairMode,
     /// What spilling it costs.
     pub cost: f32,
-    /// How much of the program it stands in the way of.
+    /// How many positions its live ranges cover.
     pub interference: f32,
     /// Flagged as too important for the select phase.
     pub flagged: bool,

@@ -1,8 +1,7 @@
-//! Which values are alive near others.
+//! The values whose live ranges may overlap a given one.
 //!
-//! Positions are cut into spans, and each span lists the values that are alive somewhere in
-//! it. Whoever asks what stands in a value's way looks at the spans it covers, not at every
-//! value of the program.
+//! Positions are cut into spans, and each span lists the values that are live somewhere in
+//! it. A query looks at the spans that a value covers, not at every value of the program.
 
 use crate::analysis::Rows;
 use crate::ir::{LiveRanges, Segment, Value};
@@ -15,7 +14,7 @@ const SPAN: u32 = 64;
 struct Span(u32);
 entity_impl!(Span);
 
-/// Values by where they are alive.
+/// Values by where they are live.
 pub struct OverlapIndex<'a> {
     ranges: &'a LiveRanges,
     /// By span, the values that are live in it, each by its rank in the order of starts.
@@ -46,7 +45,7 @@ impl<'a> OverlapIndex<'a> {
         self.ranges
     }
 
-    /// Every value that may be alive together with one of `values`, by start.
+    /// Every value that may be live together with one of `values`, by start.
     pub fn of(&mut self, values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> + 'a {
         self.questions += 1;
         let mut found = Vec::new();

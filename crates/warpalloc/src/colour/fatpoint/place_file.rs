@@ -23,7 +23,7 @@ impl Trial {
     pub const ALL: [Trial; 2] = [Trial::SixLists, Trial::ProgramOrder];
 }
 
-/// UnitSet<8> every cluster of `file` and returns those that found no register; `costs` are
+/// Places every cluster of `file` and returns the ones that found no register; `costs` are
 /// known once spilling has begun.
 pub fn place_file(
     scene: Scene,
@@ -55,7 +55,7 @@ struct Placement<'a> {
 impl Placement<'_> {
     /// Most functions need a fraction of the file, and first-fit finds it at the low end.
     /// So placement starts with as many words as the peak pressure suggests, and is
-    /// given more only when something finds no place in them.
+    /// given more only when a cluster finds no place in them.
     fn run(mut self, scene: Scene, file: File) -> Vec<Cluster> {
         let peak = scene.ranges.peak(file);
         match (peak + peak / 8 + 4).min(scene.target.file(file).units) {
@@ -93,7 +93,7 @@ impl Placement<'_> {
         assign.failed().to_vec()
     }
 
-    /// UnitSet<8> what it can; whether that was everything.
+    /// Places what it can; whether that was everything.
     fn place<const W: usize>(&mut self, assign: &mut Assign<W>) -> bool {
         let done = assign.place_all(self.clusters, self.order, self.colours);
         self.order = &self.order[done..];
@@ -101,7 +101,7 @@ impl Placement<'_> {
     }
 }
 
-/// What is pre-coloured, then the six lists from the top of their stack.
+/// Pre-coloured clusters, then the six lists from the top of their stack.
 fn placement_order(
     scene: &Scene,
     clusters: &Clusters,
@@ -139,9 +139,9 @@ fn placement_order(
 }
 
 /// Whether a cluster is placed before the lists are even made: it has one place only, or
-/// its values cannot be spilled, so whatever stands in its way would have to be. Pieces of
-/// spilled values placed that way take a register from everything that lives across them,
-/// so program order leaves them in their place.
+/// its values cannot be spilled, so values that conflict with it would have to be. Pieces of
+/// spilled values placed that way take a register from every value that is live across
+/// them, so program order leaves them in their place.
 fn is_precoloured(scene: &Scene, info: &ClusterInfo, trial: Trial) -> bool {
     let values = &scene.program.values;
     let stubborn = || info.members.iter().any(|m| values[m.value].unspillable);
@@ -188,7 +188,7 @@ fn traits(scene: &Scene, cluster: Cluster, info: &ClusterInfo, costs: Option<&Co
         registers,
         pair,
         cost,
-        // Nobody asks about the others: they are placed in program order.
+        // The others do not need it: they are placed in program order.
         interference: match constrained && cost > 0.0 {
             true => interference(scene, info),
             false => 0.0,
@@ -198,7 +198,7 @@ fn traits(scene: &Scene, cluster: Cluster, info: &ClusterInfo, costs: Option<&Co
     }
 }
 
-/// How much of the program the cluster stands in the way of.
+/// How many positions the live ranges of the cluster cover.
 fn interference(scene: &Scene, info: &ClusterInfo) -> f32 {
     let lengths = info
         .members

@@ -1,10 +1,10 @@
-//! Whether attempts get anywhere.
+//! Whether rounds make progress.
 //!
-//! Making room for what an attempt left over may push out as much elsewhere, and the next
-//! attempt leaves as much over again. The stall check compares each attempt with the one
-//! before it, so that the retry loop can force its way.
+//! Making room for the clusters that a round left over may push out as many elsewhere, and
+//! the next round leaves as many over again. The stall check compares each round with the
+//! one before it, so that clusters are then spilled at any cost.
 
-/// What attempts left over so far.
+/// How many clusters rounds left over so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     last: Option<usize>,
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Takes note of an attempt that left `left_over` clusters without a register.
+    /// Notes a round that left `left_over` clusters without a register.
     pub fn note(&mut self, left_over: usize) {
         let stalls = self.last.is_some_and(|last| left_over >= last);
         self.stalls = if stalls { self.stalls + 1 } else { 0 };
@@ -21,12 +21,12 @@ impl Progress {
         self.last = Some(left_over);
     }
 
-    /// Attempts in a row that left no fewer over than the one before them.
+    /// Rounds in a row that left no fewer over than the one before them.
     pub fn stalls(&self) -> u32 {
         self.stalls
     }
 
-    /// All attempts that left no fewer over than the one before them.
+    /// All rounds that left no fewer over than the one before them.
     pub fn all_stalls(&self) -> u32 {
         self.all_stalls
     }

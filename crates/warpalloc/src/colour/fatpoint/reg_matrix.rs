@@ -1,4 +1,4 @@
-//! Who holds which unit when: conflicts by program point instead of by graph.
+//! The register matrix: conflicts by program point instead of by graph.
 //!
 //! For each position of the program there is a row of bits, one per unit of the file. A
 //! value's conflicts with all units at once are the union of the rows it covers: one look
@@ -7,11 +7,11 @@
 //! Long segments do not walk their rows. Thirty-two rows are a span, and a span has two rows
 //! of its own: `any`, units held somewhere in it, and `whole`, units held throughout by a
 //! segment that covers it all. Marking a segment sets `whole` in the spans it covers and `any`
-//! where it ends; asking gathers `any` of those it covers and `whole` where it ends.
+//! where it ends; a query gathers `any` of the spans it covers and `whole` where it ends.
 //!
 //! One such level is enough: as many values as there are units live at one time, so all of
-//! them together cover at most `positions / 32 × units` spans. More levels were tried: what
-//! they save on the longest segments they cost at the ends of all others.
+//! them together cover at most `positions / 32 × units` spans. What more levels save on the
+//! longest segments they cost at the ends of all others.
 
 use crate::ir::Segment;
 use crate::target::UnitSet;
@@ -21,7 +21,7 @@ const SHIFT: u32 = 5;
 
 /// Units held at every position of a program.
 pub struct RegMatrix<const W: usize> {
-    /// By position: held there, other than by what covers the whole span.
+    /// By position: held there, except by segments that cover the whole span.
     rows: Vec<UnitSet<W>>,
     /// By span: held somewhere in it.
     any: Vec<UnitSet<W>>,

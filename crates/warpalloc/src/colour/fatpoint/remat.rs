@@ -1,10 +1,10 @@
-//! Values that are cheaper to compute again, by class.
+//! Values that are cheaper to rematerialise than to reload, by class.
 //!
 //! Candidates are listed per class before anything is spilled
-//! (`docs/sources.md#fatpoint-rematerialisation`). A value is excluded unless it
-//! may be computed again (one result, no effects, nothing it reads or writes is written
-//! twice) in fewer cycles than a part of a reload's. Candidates are cheap to spill, so that
-//! guidance takes them first.
+//! (`docs/sources.md#fatpoint-rematerialisation`). A value is excluded unless it can be
+//! rematerialised (one result, no effects, nothing it reads or writes is written twice) in
+//! fewer cycles than a part of a reload's. Candidates are cheap to spill, so that guidance
+//! takes them first.
 
 use super::class::RegClass;
 use super::cost::DEFAULT_COST;
@@ -15,12 +15,12 @@ use crate::spill::remat::may_run_again;
 use crate::target::Target;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
-/// Rematerialisation candidates and what was excluded.
+/// Rematerialisation candidates and excluded values.
 #[derive(Clone, Debug, Default)]
 pub struct RematLists {
     /// Candidates with the cycles one computation takes, by class number.
     pub candidates: [Vec<(Value, u8)>; 7],
-    /// Values some instruction could compute again, but not soundly or not cheaply.
+    /// Values that an instruction could rematerialise, but not soundly or not cheaply.
     pub excluded: EntitySet<Value>,
 }
 
@@ -57,7 +57,7 @@ impl RematLists {
         lists
     }
 
-    /// Lowers the costs of candidates to what computing them again takes.
+    /// Lowers the costs of candidates to what rematerialising them takes.
     pub fn apply(&self, costs: &mut Costs) {
         for &(value, cycles) in self.candidates.iter().flatten() {
             if costs[value].is_finite() {

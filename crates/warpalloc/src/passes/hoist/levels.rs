@@ -1,8 +1,8 @@
-//! Units in use at every position, counted in one sweep.
+//! Pressure at every position, counted in one sweep.
 //!
 //! Positions stand between operations, as those of [`LiveRanges`](crate::ir::LiveRanges) do,
-//! which would tell the same and much more. But they would have to be found once more after
-//! anything moved, and all that hoisting asks of most positions is how many.
+//! which would tell the same and much more. But live ranges would have to be computed anew
+//! after each move, and hoisting needs only the pressure of most positions.
 
 use super::SCARCE_UNITS;
 use crate::analysis::Bits;
@@ -13,8 +13,8 @@ use crate::target::{File, Target};
 use cranelift_entity::EntityRef;
 use std::ops::Range;
 
-/// Units of every file at each position, with what has moved so far. Files that nobody uses
-/// are left out, and scarce ones, for nothing moves into them.
+/// Units of every file at each position, with the moves so far. Unused files are left out,
+/// and scarce ones, because no invariant moves into them.
 pub(super) struct Levels {
     /// The first position of each block, by number. It has one more than operations.
     bases: Vec<u32>,
@@ -26,7 +26,7 @@ struct Level {
     file: File,
     /// At each position.
     units: Vec<i32>,
-    /// That may be alive at once in a loop.
+    /// That may be live at once in a loop.
     ceiling: i32,
 }
 
@@ -63,7 +63,7 @@ impl Levels {
         base..base + 1 + program.blocks[block].ops.len() as u32
     }
 
-    /// Units of `file` that may be alive at once in a loop.
+    /// Units of `file` that may be live at once in a loop.
     pub(super) fn ceiling(&self, file: File) -> i32 {
         self.of_file(file).map_or(0, |level| level.ceiling)
     }
@@ -118,7 +118,7 @@ struct Sweep {
 struct Holder {
     /// Before which operation it was last found to be read.
     read: u32,
-    /// Before which operation it was last found to be read, having not been alive after.
+    /// Before which operation it was last found to be read and not live after.
     begun: u32,
     alive: bool,
     /// Among those of `levels`; any for a value of a file left out, which has no width.
@@ -166,7 +166,7 @@ impl Sweep {
         }
     }
 
-    /// `value` is alive on one side only.
+    /// `value` is live on one side only.
     #[inline]
     fn turn(&mut self, value: Value) {
         let holder = &mut self.holders[value.index()];
@@ -197,7 +197,7 @@ impl Sweep {
         });
         self.note(before);
         if has_early {
-            // Early results are there together with everything that is read.
+            // Early results are live together with all inputs.
             op.for_each_access(program.function, |value, role| {
                 if role == Role::EarlyDef {
                     self.add(value, before);
@@ -217,8 +217,8 @@ impl Sweep {
         }
     }
 
-    /// Ends a result, which is there for a moment even if nobody reads it. An input that
-    /// is written too is alive before the operation, whichever operand comes first.
+    /// Ends a result, which takes a register for a moment even without a reader. An input
+    /// that is written too is live before the operation, whichever operand comes first.
     #[inline]
     fn write(&mut self, value: Value, before: usize) {
         let holder = self.holders[value.index()];

@@ -6,13 +6,13 @@
 //! records prove that. Such instructions cannot trap and have no effects, so it does not
 //! matter that some turns, or all, might not have executed them.
 //!
-//! What it costs is a register throughout the loop. So an invariant stays where it is if
-//! somewhere in the loop more would be alive than the function needs anyway, rounded up
-//! to the next [granule](crate::target::REGISTER_GRANULE): beyond, a warp takes more registers and fewer warps fit, and
-//! beyond the budget something would be spilled. What no longer needs a register once its
-//! last reader has left the loop counts in favour. The dearest
-//! invariants per register go first, each as soon as its inputs have gone. Predicates stay:
-//! seven are too few to keep one through a loop.
+//! The cost is a register throughout the loop. So an invariant stays where it is if
+//! somewhere in the loop pressure would exceed the peak of the function, rounded up to the
+//! next [granule](crate::target::REGISTER_GRANULE): beyond, a warp takes more registers and
+//! fewer warps fit, and beyond the budget a value would be spilled. An input whose last
+//! reader leaves the loop makes room. The most expensive invariants per register go first,
+//! each as soon as its inputs have gone. Predicates stay: seven are too few to keep one
+//! through a loop.
 //!
 //! Loops are taken from the inside out, so that with [`HoistPolicy::Always`] an invariant
 //! of several nested loops ends up before the outermost of them.
@@ -38,8 +38,8 @@ const SCARCE_UNITS: usize = 16;
 
 /// Moves invariants of `program` before their loops, by `policy`; which ones moved.
 ///
-/// With `chains`, also those that become invariants because others moved. The facts
-/// must be those of the program, and are again afterwards.
+/// With `chains`, instructions move too that become invariant because others moved. The
+/// facts must be the program's, and are so afterwards.
 pub fn hoist_invariants(
     program: &mut Program,
     target: &Target,

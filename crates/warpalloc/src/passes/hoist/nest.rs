@@ -24,7 +24,7 @@ pub(super) struct Tallies {
 #[derive(Clone, Copy, Default)]
 struct Tally {
     of_loop: u32,
-    /// By what has not moved.
+    /// By code that has not moved.
     reads: u32,
     writes: u32,
     /// Whether a candidate is the only one to write it.
@@ -98,7 +98,7 @@ impl<'a> Nest<'a> {
             return None;
         }
         tallies.count(program, blocks);
-        // What one turn, or code before the loop, hands to a turn is no invariant.
+        // A result that one turn, or code before the loop, hands to a turn is no invariant.
         let header = facts.loops.info(l).header;
         candidates.retain_mut(|c| {
             let tally = tallies.of(c.result);
@@ -135,8 +135,8 @@ impl<'a> Nest<'a> {
         })
     }
 
-    /// Chooses what to move, the dearest per register first. `levels` are known once
-    /// somebody has asked.
+    /// Chooses what to move, the most expensive per register first. `levels` are computed at
+    /// first use.
     pub(super) fn plan(mut self, levels: &mut Option<Levels>, chains: bool) -> Option<Plan> {
         let ready = (0..self.candidates.len()).filter(|&c| self.candidates[c].waits_for == 0);
         let mut queue: BinaryHeap<(u64, Reverse<usize>)> =
@@ -186,8 +186,8 @@ impl<'a> Nest<'a> {
         (saved * 1000.0).max(0.0) as u64
     }
 
-    /// Takes room for the result throughout the loop, if nowhere too much would be alive
-    /// once what leaves with the candidate has left.
+    /// Takes room for the result throughout the loop, if pressure stays within the ceiling
+    /// once the values that leave with the candidate have left.
     fn take_room(&mut self, index: usize, levels: &mut Option<Levels>) -> bool {
         let leaving = self.leaving(index);
         let extent = &self.extent;
@@ -228,7 +228,7 @@ impl<'a> Nest<'a> {
     }
 }
 
-/// What the loop computes that nothing about the instruction itself keeps there.
+/// Instructions of the loop that nothing about themselves keeps there.
 fn candidates(program: &Program, target: &Target, blocks: &[Block]) -> Vec<Candidate> {
     let is_scarce = |value: &Value| {
         let class = target.class(program.values[*value].class);
@@ -257,8 +257,8 @@ fn candidates(program: &Program, target: &Target, blocks: &[Block]) -> Vec<Candi
     candidates
 }
 
-/// Drops candidates that read what the loop computes in other ways, counts what the others
-/// wait for, and notes who waits for whose result.
+/// Drops candidates that read values the loop computes in other ways, counts the inputs the
+/// others wait for, and notes which candidate waits for which.
 fn link(program: &Program, candidates: &mut Vec<Candidate>, tallies: &mut Tallies) {
     for candidate in candidates.iter() {
         tallies.of(candidate.result).is_result = true;
@@ -277,7 +277,7 @@ fn link(program: &Program, candidates: &mut Vec<Candidate>, tallies: &mut Tallie
         let waits_for: SmallVec<[Value; 4]> = waits_for.collect();
         candidates[reader].waits_for = waits_for.len() as u32;
         for input in waits_for {
-            // What dropped out never gets ready, and neither does who waits for it.
+            // A dropped candidate never gets ready, and neither do its readers.
             if let Some(made_by) = tallies.of(input).candidate.checked_sub(1) {
                 candidates[made_by as usize].readers.push(reader as u32);
             }

@@ -46,11 +46,11 @@ pub(super) struct Plan {
 impl Plan {
     /// Moves the code out of the loop of these blocks.
     ///
-    /// Nothing in the loop writes what moved code reads or writes any more, and every
-    /// block of a loop leads to every other, so such a value is alive everywhere in the
-    /// loop or nowhere. Before the loop everything is as it was: what is computed there
-    /// reads what was live into the loop already. Blocks that never run may lead into the
-    /// middle of the loop; what would be live there is left as it was.
+    /// Nothing in the loop writes a value any more that moved code reads or writes, and every
+    /// block of a loop leads to every other, so such a value is live everywhere in the
+    /// loop or nowhere. Before the loop liveness stays the same: the code computed there
+    /// reads values that were live into the loop already. Blocks that never run may lead
+    /// into the middle of the loop; liveness there is left as it was.
     pub(super) fn apply(
         self,
         program: &mut Program,

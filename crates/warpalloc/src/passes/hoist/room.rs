@@ -9,13 +9,13 @@ use crate::target::{ClassInfo, File, Target};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// So many candidates without room, and a loop counts as full.
+/// The number of candidates without room after which a loop counts as full.
 const REFUSALS: usize = 16;
 
 /// Positions, as ranges that do not overlap.
 type Positions = SmallVec<[Range<u32>; 8]>;
 
-/// A loop, and what lives in it.
+/// A loop, and the values live in it.
 pub(super) struct Extent<'a> {
     pub program: &'a Program<'a>,
     pub target: &'a Target,
@@ -35,7 +35,7 @@ impl Extent<'_> {
         self.blocks.iter().map(of).collect()
     }
 
-    /// The positions of the loop where the candidate's result is not alive yet. Nothing
+    /// The positions of the loop where the candidate's result is not live yet. Nothing
     /// else in the loop writes it, and it does not come in from outside.
     pub(super) fn without(&self, levels: &Levels, candidate: &Candidate) -> Positions {
         let mut without = Positions::new();
@@ -90,11 +90,11 @@ pub(super) struct Room {
     file: File,
     /// The highest level.
     peak: i32,
-    /// Candidates whose results are alive throughout that the levels do not know of yet,
+    /// Candidates whose results are live throughout that the levels do not count yet,
     /// and their units.
     added: Vec<Candidate>,
     added_units: i32,
-    /// Units alive throughout that have left since.
+    /// Units live throughout that have left since.
     freed: i32,
     /// Candidates that found no room.
     refused: usize,
@@ -112,9 +112,9 @@ impl Room {
         }
     }
 
-    /// Takes room for the result of a candidate throughout the loop, if nowhere too much
-    /// would be alive once `freed` units have left. As long as there is plenty, where the
-    /// value lives already does not matter.
+    /// Takes room for the result of a candidate throughout the loop, if pressure stays within
+    /// the ceiling once `freed` units have left. As long as there is plenty, where the value
+    /// is live already does not matter.
     pub(super) fn take(
         &mut self,
         levels: &mut Levels,
@@ -150,7 +150,7 @@ impl Room {
         fits
     }
 
-    /// Makes something alive where it was not.
+    /// Makes a value live where it was not.
     fn raise(&mut self, levels: &mut Levels, without: &Positions, width: i32) {
         let highest = levels.raise(self.file, without, width);
         self.peak = self.peak.max(highest);

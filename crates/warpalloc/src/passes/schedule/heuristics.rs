@@ -1,9 +1,9 @@
 //! Orders for regions of any size, in near-linear time.
 //!
-//! *Forwards*, run what frees most and fills least; what an instruction frees grows when
-//! it becomes the last reader of a value. *Backwards*, the mirror image, run last what
-//! needs the fewest values that nobody after it needs anyway. *Depth first*, finish one
-//! expression before the next, the hungriest operand first (R. Sethi and J. Ullman, "The
+//! *Forwards*, run the instruction that frees most and fills least; it frees more when it
+//! becomes the last reader of a value. *Backwards*, the mirror image, run last the
+//! instruction that makes the fewest values live. *Depth first*, finish one expression
+//! before the next, the operand of highest need first (R. Sethi and J. Ullman, "The
 //! Generation of Optimal Code for Arithmetic Expressions", 1970, applied to graphs). None
 //! is best everywhere; all are cheap enough to try.
 //!
@@ -15,7 +15,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Files that are short of units count this much more than those that are not.
+/// Files that are short of units count this much more than others.
 const SHORT_WEIGHT: i32 = 8;
 
 /// How equal candidates are told apart.
@@ -103,7 +103,7 @@ impl Ready {
     }
 }
 
-/// From first to last, what frees most first.
+/// From first to last, the instruction that frees most first.
 pub(super) fn forwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node> {
     let mut ready = Ready::new(region.nodes.len());
     // Unread readers of each version: how many, and the exclusive or of their numbers,
@@ -154,7 +154,7 @@ pub(super) fn forwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node
     order
 }
 
-/// From last to first, what needs fewest new values last.
+/// From last to first, the instruction with the fewest new values last.
 pub(super) fn backwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node> {
     let mut ready = Ready::new(region.nodes.len());
     let mut alive: SecondaryMap<Version, bool> = SecondaryMap::new();
@@ -198,7 +198,7 @@ pub(super) fn backwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Nod
     order
 }
 
-/// One expression after the other, each from its hungriest operand on.
+/// One expression after the other, each from its operand of highest need on.
 pub(super) fn depth_first(region: &Region, weights: &Weights) -> Vec<Node> {
     let needs = needs(region, weights);
     let mut entered: SecondaryMap<Node, bool> = SecondaryMap::new();

@@ -1,16 +1,16 @@
 //! An order of instructions that needs fewer registers.
 //!
-//! Where more values are alive than a file has units, something must be spilled, unless
-//! the instructions can run in an order in which fewer are alive. This pass looks for one,
-//! block by block, before registers are chosen, and leaves every block alone that fits as
-//! it is: the source order usually hides latency well, and nothing is gained by leaving it.
+//! Where pressure exceeds a file, a value must be spilled, unless the instructions can run
+//! in an order in which fewer values are live. This pass looks for one, block by block,
+//! before registers are chosen, and leaves every block alone that fits as it is: the source
+//! order usually hides latency well, and nothing is gained by leaving it.
 //!
 //! *What may move.* Each input reads the same definition as before. Writes of state stay
 //! in order among each other and with reads of state; so do accesses to values that the
 //! hardware fills in the background. An instruction that clobbers registers is a barrier,
-//! because moving a value's definition or last use across it changes what has to survive
-//! it; so is one with an operand in a fixed register, because what moves above it could be
-//! given that register while something is in it. The terminator stays last.
+//! because moving a value's definition or last use across it changes which values survive
+//! it; so is one with an operand in a fixed register, because code moved above it could be
+//! given that register while it holds a value. The terminator stays last.
 //!
 //! *Which order is best.* The one with the least excess, then with the fewest instructions
 //! at which there is any, then the one nearest to the source. Small regions are searched
@@ -36,7 +36,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// All instructions in an order that lowers the pressure of blocks that exceed `target`'s
-/// budget, as [`Allocation::order`](crate::Allocation::order) wants it; none where the
+/// budget, in the form of [`Allocation::order`](crate::Allocation::order); none where the
 /// present order is as good as any that was found.
 pub fn schedule(function: &Function, target: &Target, liveness: &Liveness) -> Option<Vec<Inst>> {
     let pressure = Pressure::compute(function, target, liveness);
@@ -63,7 +63,7 @@ pub fn schedule(function: &Function, target: &Target, liveness: &Liveness) -> Op
 struct Scheduler<'a> {
     function: &'a Function,
     target: &'a Target,
-    /// What is alive where the backward walk stands, and the units it takes.
+    /// The values live where the backward walk stands, and the units they take.
     live: LiveSet,
     units: Units,
     scratch: Scratch,
@@ -95,7 +95,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Walks back over a stretch of instructions and puts them in a better order.
+    /// Walks back over a region of instructions and puts them in a better order.
     fn region(&mut self, insts: Range<usize>) {
         let of_region = insts.clone().map(Inst::new);
         let mut region = Region::new(

@@ -1,8 +1,8 @@
-//! A stretch of one block whose instructions may change places, as a graph.
+//! A region: instructions of one block that may change places, as a graph.
 //!
 //! Each definition of a virtual register makes a *version* of it. Readers of a version
 //! stay after its definition and before the next one, so versions of one virtual register
-//! never overlap, and which of them are alive depends only on the *set* of instructions
+//! never overlap, and which of them are live depends only on the *set* of instructions
 //! that have run, not on their order. That is what makes searching over sets possible.
 
 use crate::analysis::LiveSet;
@@ -29,7 +29,7 @@ pub(super) type Units = SmallVec<[i32; 4]>;
 pub(super) struct VersionInfo {
     pub file: File,
     pub width: i32,
-    /// Who reads it, once each.
+    /// Its readers, once each.
     pub readers: SmallVec<[Node; 4]>,
     /// It is read after the region.
     pub leaves: bool,
@@ -77,7 +77,7 @@ impl Scratch {
 
 impl Region {
     /// The region of `insts`, after which the values in `live_after` are read. Nothing is
-    /// known yet about what lives through it.
+    /// known yet about values that are live through it.
     pub fn new(
         function: &Function,
         target: &Target,
@@ -191,7 +191,7 @@ impl Build<'_> {
         version
     }
 
-    /// A write stays where it is among reads and writes. So does whatever touches a value
+    /// A write stays where it is among reads and writes. So does every access to a value
     /// that the hardware fills in the background: the instruction that waits for it need
     /// not name it.
     fn order_effect(&mut self, node: Node, inst: Inst) {

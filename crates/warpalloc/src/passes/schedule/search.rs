@@ -1,12 +1,12 @@
 //! The order of least excess, by search over sets of instructions.
 //!
-//! What is alive depends only on which instructions have run, so the question whether the
+//! Which values are live depends only on the instructions that have run, so whether the
 //! region can be finished within a bound needs an answer once per set. Two rules keep the
 //! sets few. An instruction that fits the bound and leaves no file fuller than it was can
-//! run at once: whatever runs later is no worse off for it, because a value it is the last
+//! run at once: no later instruction is worse off for it, because a value it is the last
 //! to read now, it would also be the last to read later. And the bound starts at zero and
-//! rises only to the smallest excess that stood in the way, so the first order found is
-//! the best there is.
+//! rises only to the smallest excess that was refused, so the first order found is the
+//! best there is.
 
 use super::region::{Meter, Node, Region, Units};
 use cranelift_entity::EntityRef;

@@ -1,34 +1,34 @@
 //! Splitting long live ranges where loops begin and end, and between stretches of code.
 //!
 //! A colouring allocator keeps a value in one place from its first definition to its last
-//! use. A value that merely waits while a crowded loop runs then either takes a register
-//! the loop needs or is reloaded at each of its uses, those inside other loops included.
-//! Split, it becomes several values joined by copies on the edges where loops are entered
-//! and left, and each piece is kept or spilled for itself: the idle piece goes to memory
-//! for the price of one store and one reload outside the loop, the busy one stays.
+//! use. A value that is live through a loop over capacity without being used there then
+//! either takes a register the loop needs or is reloaded at each of its uses, in other loops
+//! too. Split, it becomes several values joined by copies on the edges where loops are
+//! entered and left, and each piece is kept or spilled for itself: the idle piece goes to
+//! memory for the price of one store and one reload outside the loop, the busy one stays.
 //!
 //! *How.* Every spot has one *name* for each split value, that of its region. All
 //! occurrences there take the spot's name, and wherever two names of a live value meet, on
-//! an edge or within a block, there is a copy. At any point exactly one name is alive, so this is right for any
-//! choice of regions, for values that are written many times, and on critical edges, as
-//! the copies stand on the edges themselves. Coalescing undoes the splits that turn out
-//! not to matter.
+//! an edge or within a block, there is a copy. At any point exactly one name is live, so
+//! this is right for any choice of regions, for values that are written many times, and on
+//! critical edges, as the copies stand on the edges themselves. Coalescing undoes the splits
+//! that do not matter.
 //!
-//! *Where.* Nothing is split unless some block is too full, and then only values of the
-//! files that are. CICC is reported to split values that live for more than a hundred
+//! *Where.* Nothing is split unless some block is over capacity, and then only values of
+//! the files that are. CICC is reported to split values that live for more than a hundred
 //! instructions at loop boundaries, and everything when there are more than twenty values
-//! for each register ([`SplitPolicy::documented`], `docs/sources.md#splitting-long-ranges`).
-//! There a value is split at the outermost loop that hardly touches it, if that
-//! loop is too full, and at the outermost loop that uses it, if it also lives long outside
-//! and code there is too full. Measured, that choice loses about as often as it wins, while
+//! for each register (`SplitPolicy::reported`, `docs/sources.md#splitting-long-ranges`).
+//! There a value is split at the outermost loop that hardly touches it, if that loop is
+//! over capacity, and at the outermost loop that uses it, if it also lives long outside
+//! and code there is over capacity. That choice loses about as often as it wins, while
 //! splitting every long value at every loop boundary lowers memory traffic: which piece
-//! matters is better left to colouring and coalescing. So that is the default policy. Loops
-//! with several entries are left alone.
+//! matters is better left to colouring and coalescing. So that is the default policy.
+//! Irreducible loops are left alone.
 //!
-//! *In straight code* there are no boundaries, and a block of a thousand instructions is as
-//! crowded as a loop. [`SplitPolicy::finely`] cuts code into stretches, within blocks too,
-//! and splits there as well, so that a value can be in memory for as long as nobody asks
-//! for it.
+//! *In straight code* there are no boundaries, and a block of a thousand instructions may be
+//! as far over capacity as a loop. [`SplitPolicy::finely`] cuts code into stretches, within
+//! blocks too, and splits there as well, so that a value can be in memory between its
+//! uses.
 
 mod names;
 mod plan;

@@ -74,7 +74,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// The copies from the names at `before` to those at `after`, of the `live` values.
+    /// The copies from the names at `before` to the names at `after`, of the `live` values.
     fn copies(
         &mut self,
         program: &mut Program,

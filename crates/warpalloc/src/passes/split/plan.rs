@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A loop that touches a value no more often than this hardly uses it.
 const FEW: u32 = 2;
 /// Stretches are so long that about this many copies come with each operation at most,
-/// however many values are alive: more would say little more and take much longer.
+/// however many values are live: more copies would gain little and take much longer.
 const COPIES_PER_OP: usize = 2;
 
-/// How many blocks are too full, per file.
+/// How many blocks are over capacity, per file.
 pub(crate) struct Crowds {
     /// In the whole program.
     total: Vec<u32>,
@@ -56,12 +56,12 @@ impl Crowds {
         crowds
     }
 
-    /// Whether any block is too full.
+    /// Whether any block is over capacity.
     pub fn any(&self) -> bool {
         self.total.iter().any(|&crowded| crowded > 0)
     }
 
-    /// Whether any block is too full for the values of `file`.
+    /// Whether any block is over the capacity of `file`.
     pub fn of_file(&self, file: File) -> bool {
         self.total[file.index()] > 0
     }
@@ -77,7 +77,7 @@ impl Crowds {
 }
 
 /// A part of the program in which a value has one name: a loop less the loops inside it
-/// that are regions themselves, or what is outside all of those, and of that one stretch.
+/// that are regions themselves, or the code outside all of them, and of that one stretch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Region {
     inside: Option<Loop>,
@@ -203,7 +203,7 @@ impl Usage {
     }
 }
 
-/// The values that are alive on an edge into or out of each loop, outer loops first.
+/// The values that are live on an edge into or out of each loop, outer loops first.
 fn crossing_values(program: &Program, facts: &Facts) -> BTreeMap<Loop, BTreeSet<Value>> {
     let mut crossing: BTreeMap<Loop, BTreeSet<Value>> = BTreeMap::new();
     for (l, info) in facts.loops.loops() {
@@ -225,7 +225,7 @@ fn crossing_values(program: &Program, facts: &Facts) -> BTreeMap<Loop, BTreeSet<
     crossing
 }
 
-/// Values that are better computed again than kept: a copy would hide how.
+/// Values that are better rematerialised than kept: a copy would hide how.
 fn recomputable(program: &Program) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     for op in program.blocks.values().flat_map(|block| &block.ops) {

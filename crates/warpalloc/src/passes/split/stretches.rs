@@ -35,9 +35,9 @@ impl Spot {
 /// All code, in stretches of about equal length.
 ///
 /// Outside loops, stretches follow reverse post-order, from block to block. A block in a
-/// loop is cut for itself, and its first and last part belong to no stretch: what is alive
-/// from one turn to the next has one name wherever the blocks of the loop meet, and needs
-/// no copy there.
+/// loop is cut for itself, and its first and last part belong to no stretch: a value that is
+/// live from one turn to the next has one name wherever the blocks of the loop meet, and
+/// needs no copy there.
 #[derive(Default)]
 pub(super) struct Stretches {
     blocks: SecondaryMap<Block, Parts>,

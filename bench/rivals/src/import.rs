@@ -61,8 +61,7 @@ struct Node {
 
 /// `function` as an abstract one.
 fn import(function: &Function) -> Func {
-    let mut nodes = order(split_edges(nodes(function)));
-    define_undefined(&mut nodes, function.vreg_count());
+    let nodes = order(split_edges(nodes(function)));
     let f = to_ssa(&nodes, function.vreg_count());
     without_dead_code(without_trivial_params(f))
 }
@@ -275,20 +274,6 @@ fn loop_depths(nodes: &[Node], rpo: &[usize]) -> Vec<u32> {
     depth
 }
 
-/// Defines in the entry every vreg that some path reads before writing it.
-fn define_undefined(nodes: &mut [(Node, u32)], vregs: usize) {
-    let undefined = live_vregs(nodes, vregs).swap_remove(0);
-    let entry = &mut nodes[0].0;
-    for v in 0..vregs as u32 {
-        if undefined[v as usize / 64] >> (v % 64) & 1 == 1 {
-            let (defs, uses) = (vec![v], vec![]);
-            let kind = Kind::Op;
-            entry.insts.insert(0, Inst { kind, defs, uses });
-            entry.copies.insert(0, false);
-        }
-    }
-}
-
 fn to_ssa(nodes: &[(Node, u32)], vregs: usize) -> Func {
     let mut preds = vec![Vec::new(); nodes.len()];
     for (b, (node, _)) in nodes.iter().enumerate() {
@@ -407,7 +392,7 @@ fn get(now: &[(u32, Val)], once: &[Option<Val>], v: u32) -> Val {
     let changing = now.iter().find(|(of, _)| *of == v).map(|&(_, value)| value);
     changing
         .or(once[v as usize])
-        .expect("the entry defines what is read before it is written")
+        .expect("lowering defines every register before it is read")
 }
 
 fn live_vregs(nodes: &[(Node, u32)], vregs: usize) -> Vec<Vec<u64>> {
@@ -551,9 +536,9 @@ mod tests {
         assert_eq!(Liveness::of(&f).max_live(&f), 5, "{f:?}");
     }
 
-    /// `%r2` is read where it may not have been written.
+    /// `%r2` is never written. SSA form relies on a definition of it.
     #[test]
-    fn a_register_that_is_never_written_is_defined_in_the_entry() {
+    fn lowering_defines_what_is_read_before_it_is_written() {
         let text = "
             .version 8.0
             .target sm_90

@@ -132,7 +132,7 @@ pub fn cubin_parts() -> Vec<Part> {
     symtab.extend(symbol(1, 0x12, 0x10, 1, 0, 0x60));
     symtab.extend(symbol(3, 0x02, 0, 1, 0x40, 0x20));
     let mut rela = 0x20u64.to_le_bytes().to_vec();
-    rela.extend(words(&[56, 2, 5, 0]));
+    rela.extend(words(&[56, 1, 0x30, 0]));
     vec![
         part(".text.k", PROGBITS, 1, vec![0; 0x60]),
         part(".nv.info", INFO, 0, info),

@@ -46,7 +46,7 @@ fn json_has_all_that_the_container_says() {
     let facts = json!({
         "name": "k", "demangled": null, "entry": true, "code_bytes": 96, "registers": 24,
         "frame_bytes": 16, "stack_bytes": 32, "shared_bytes": 272, "constant_bytes": 528,
-        "block_threads": 128,
+        "block_threads": 128, "inner": ["inner"],
     });
     for (key, fact) in facts.as_object().unwrap() {
         assert_eq!(&k[key], fact, "{key}");

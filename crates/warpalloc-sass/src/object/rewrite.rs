@@ -9,6 +9,7 @@
 //! What would have to be guessed is refused by name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use super::function::{SHT_REL, SHT_RELA};
 use super::window::{u32_at, u64_at, words};
@@ -297,7 +298,7 @@ impl Edit<'_, '_> {
             return Err(self.refuse("there is no section for shared memory to enlarge"));
         };
         let table = u64_at(out, 40).unwrap_or(0) as usize;
-        let size = bytes + self.function.reserved_shared_bytes;
+        let size = bytes.saturating_add(self.function.reserved_shared_bytes);
         put_u64(out, table + 64 * index + 32, size);
         // The segment of all shared memory has no bytes in the file.
         let old = self.cubin.sections[index].size;
@@ -306,7 +307,7 @@ impl Edit<'_, '_> {
             let offset = u64_at(out, header + 8).unwrap_or(0);
             let memory = u64_at(out, header + 40).unwrap_or(0);
             if is_empty && offset == self.cubin.sections[index].offset && memory >= old {
-                put_u64(out, header + 40, memory - old + size);
+                put_u64(out, header + 40, (memory - old).saturating_add(size));
             }
         }
         Ok(())
@@ -504,7 +505,8 @@ struct Layout(BTreeMap<u64, u64>);
 impl Layout {
     /// Where an old place in the file is now; what begins where room is made moves behind it.
     fn place(&self, old: u64) -> u64 {
-        old + self.0.range(..=old).map(|(_, more)| more).sum::<u64>()
+        let more = self.0.range(..=old).map(|(_, more)| more).sum();
+        old.saturating_add(more)
     }
 
     /// Changes the offsets in the headers of the file, its sections and segments.
@@ -515,18 +517,14 @@ impl Layout {
             let offset = u64_at(out, header + 8).unwrap_or(0);
             let (file, memory) = (u64_at(out, header + 32), u64_at(out, header + 40));
             let (file, memory) = (file.unwrap_or(0), memory.unwrap_or(0));
-            let start = self.place(offset);
-            let new = match file {
-                0 => 0,
-                _ => self.place(offset.saturating_add(file)) - start,
-            };
-            put_u64(out, header + 8, start);
-            put_u64(out, header + 32, new);
-            put_u64(
-                out,
-                header + 40,
-                memory.saturating_sub(file).saturating_add(new),
-            );
+            let end = offset.saturating_add(file);
+            let within = self
+                .0
+                .range((Bound::Excluded(offset), Bound::Included(end)));
+            let more: u64 = within.map(|(_, more)| more).sum();
+            put_u64(out, header + 8, self.place(offset));
+            put_u64(out, header + 32, file.saturating_add(more));
+            put_u64(out, header + 40, memory.saturating_add(more));
         }
         for (index, section) in cubin.sections.iter().enumerate() {
             let at = sections_at as usize + 64 * index + 24;

@@ -66,7 +66,7 @@ fn both_layouts_of_the_header_flags_give_the_architecture() {
     };
     assert_eq!(arch(7, 0x0050_0550), "sm_80");
     assert_eq!(arch(7, 0x005a_0d5a), "sm_90a");
-    assert_eq!(arch(8, 0x0600_5904), "sm_89");
+    assert_eq!(arch(8, 0x0601_5904), "sm_89");
     assert_eq!(arch(8, 0x0900_7902), "sm_121");
 }
 

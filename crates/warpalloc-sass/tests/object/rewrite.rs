@@ -83,8 +83,10 @@ fn numbers_are_changed_wherever_they_stand() {
 #[test]
 fn everything_that_names_a_place_in_code_follows_it() {
     let mut parts = image::cubin_parts();
-    // Two exits, at 0x10 and 0x50.
-    parts[2].data.extend(image::attribute(0x1c, &[0x10, 0x50]));
+    // Three exits, one of them behind the place where code is put.
+    parts[2]
+        .data
+        .extend(image::attribute(0x1c, &[0x10, 0x20, 0x50]));
     parts[2].size = parts[2].data.len() as u64;
     let bytes = image::elf(190, 8, 0x0600_5a04, &parts);
     let old = Cubin::read(&bytes).unwrap();
@@ -98,7 +100,7 @@ fn everything_that_names_a_place_in_code_follows_it() {
     let k = cubin.function("k").unwrap();
     assert_eq!(k.code, code.bytes);
     let exits = k.attribute(AttributeKind::EXIT_INSTR_OFFSETS).unwrap();
-    assert_eq!(exits.words().collect::<Vec<_>>(), [0x10, 0x80]);
+    assert_eq!(exits.words().collect::<Vec<_>>(), [0x10, 0x50, 0x80]);
     // A jump to the instruction behind the NOPs passes through them.
     let targets = vec![0x20, 0x60];
     assert_eq!(
@@ -122,6 +124,19 @@ fn everything_that_names_a_place_in_code_follows_it() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn code_behind_the_last_instruction_belongs_to_the_kernel() {
+    let bytes = image::cubin();
+    let change = Change {
+        code: Some(with_nops(&[0; 0x60], 0x60, 2)),
+        ..Change::default()
+    };
+    let out = changed(&bytes, "k", change).unwrap();
+    let cubin = Cubin::read(&out).unwrap();
+    let sizes: Vec<_> = cubin.symbols.iter().map(|symbol| symbol.size).collect();
+    assert_eq!(sizes, [0, 0x80, 0x20]);
 }
 
 #[test]

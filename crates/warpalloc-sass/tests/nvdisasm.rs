@@ -1,7 +1,7 @@
 //! nvdisasm's word on the project's own kernels.
 //!
-//! ptxas assembles the corpus for each SM; the decoder must read all of it, and its mnemonics,
-//! registers and live registers must be nvdisasm's. Both are taken from `WARPALLOC_PTXAS` and
+//! ptxas assembles the corpus for each SM; the decoder must read all of it, its mnemonics,
+//! registers and live registers must be nvdisasm's, and the hazard checker must find nothing. Both are taken from `WARPALLOC_PTXAS` and
 //! `WARPALLOC_NVDISASM`. Without them the test says that it was skipped, unless
 //! `WARPALLOC_REQUIRE_NVDISASM` is 1: then it fails.
 
@@ -10,6 +10,7 @@ mod common;
 use common::{Cubin, Report, compare, list};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use warpalloc_sass::{Cfg, hazard};
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/ptx");
 
@@ -41,12 +42,6 @@ fn assemble(ptxas: &Path, source: &Path, sm: u32, folder: &Path) -> Option<Vec<u
         .status
         .success()
         .then(|| std::fs::read(&cubin).unwrap())
-}
-
-/// What differs for a reason that docs/sass.md gives.
-fn is_known(key: &str, example: &str) -> bool {
-    // nvdisasm takes a definition under a uniform predicate for a kill.
-    key.starts_with("live") && example.contains(".text.bulk ")
 }
 
 fn corpus_reads_as_nvdisasm_does(sm: u32, at_least: usize) {
@@ -83,15 +78,15 @@ fn corpus_reads_as_nvdisasm_does(sm: u32, at_least: usize) {
             let code = codes.iter().find(|(name, _)| *name == listing.name);
             if let Some((_, Some(code))) = code {
                 compare(&mut report, code, &listing);
+                let cfg = Cfg::build(code, &listing.links()).unwrap();
+                let hazards = hazard::check(code, &cfg);
+                assert!(hazards.is_empty(), "{}: {}", listing.name, hazards[0]);
             }
         })
         .unwrap();
     }
     assert!(report.refused.is_empty(), "refused: {:#?}", report.refused);
     assert_eq!(report.no_graph, 0, "{:#?}", report.examples);
-    report
-        .examples
-        .retain(|key, (_, example)| !is_known(key, example));
     assert!(report.examples.is_empty(), "{:#?}", report.examples);
     assert!(
         report.compared_kernels >= at_least,

@@ -11,9 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::function::{SHT_REL, SHT_RELA};
+use super::function::{SHT_REL, SHT_RELA, calls_indirectly};
 use super::window::{u32_at, u64_at, words};
 use super::{AttributeKind, Cubin, Function, ObjectError, Section};
+use crate::code::Code;
 
 /// Content moves by multiples of this: the largest alignment of a section in a cubin.
 const ALIGNMENT: u64 = 128;
@@ -320,6 +321,11 @@ impl Edit<'_, '_> {
         if let Some(section) = self.cubin.sections.iter().find(|s| merc(s)) {
             return Err(self.refuse(format!("{} describes the code a second time", section.name)));
         }
+        // Addresses of functions are data without relocations once a cubin is linked.
+        let old = Code::decode(self.function.code, self.cubin.arch.sm);
+        if !self.function.inner.is_empty() && !old.is_ok_and(|old| !calls_indirectly(&old)) {
+            return Err(self.refuse("functions within it may be called by their old addresses"));
+        }
         self.attributes(out, code)?;
         self.jump_tables(out, code)?;
         self.relocations(out, code)?;
@@ -479,9 +485,10 @@ impl Edit<'_, '_> {
 }
 
 impl AttributeKind {
-    /// Whether the value speaks of places in the code by a layout that is not known.
+    /// Whether the value speaks of places in the code by a layout that is not known, or might.
     fn names_code(self) -> bool {
-        matches!(
+        let is_unknown = self.name().is_none();
+        let is_listed = matches!(
             self,
             AttributeKind::JUMPTABLE_RELOCS
                 | AttributeKind::ATOM16_EMUL_INSTR_REG_MAP
@@ -495,7 +502,8 @@ impl AttributeKind {
                 | AttributeKind::STACK_CANARY_TRAP_OFFSETS
                 | AttributeKind::LOCAL_CTA_ASYNC_STORE_OFFSETS
                 | AttributeKind::IGNOREOOB_CP_ASYNC_BULK_INSTR_OFFSETS
-        )
+        );
+        is_unknown || is_listed
     }
 }
 

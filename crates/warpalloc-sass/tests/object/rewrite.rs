@@ -3,12 +3,10 @@
 use std::process::Command;
 
 use warpalloc_fuzz::image;
+use warpalloc_sass::Code;
 use warpalloc_sass::object::{AttributeKind, Change, Cubin, IndirectBranch, NewCode, Rewriter};
 
 use crate::tools::{CorpusCubin, Folder, corpus_cubins, output, tool};
-
-/// `NOP` with a stall of one cycle.
-const NOP: [u32; 4] = [0x0000_7918, 0, 0, 0x000f_c200];
 
 fn changed(bytes: &[u8], function: &str, change: Change) -> Result<Vec<u8>, String> {
     let mut rewriter = Rewriter::new(bytes).unwrap();
@@ -19,7 +17,7 @@ fn changed(bytes: &[u8], function: &str, change: Change) -> Result<Vec<u8>, Stri
 
 /// `code` with `count` NOPs before the instruction at `at`; jumps to it go to the NOPs.
 fn with_nops(code: &[u8], at: usize, count: usize) -> NewCode {
-    let nops = image::words(&NOP).repeat(count);
+    let nops = image::words(&image::NOP).repeat(count);
     let end = code.len() / 16;
     let moved =
         |index: usize, from: usize| index * 16 + if index * 16 >= from { nops.len() } else { 0 };
@@ -156,6 +154,12 @@ fn what_would_be_guessed_is_refused() {
     assert_eq!(
         growing(&parts),
         "k: how to move what EIATTR_MBARRIER_INSTR_OFFSETS says is not known"
+    );
+    parts[2].data = image::attribute(0x7e, &[0x10]);
+    parts[2].size = parts[2].data.len() as u64;
+    assert_eq!(
+        growing(&parts),
+        "k: how to move what attribute 0x7e says is not known"
     );
     parts[2].data = image::attribute(0x1c, &[0x14]);
     parts[2].size = parts[2].data.len() as u64;

@@ -110,6 +110,9 @@ pub fn elf(machine: u16, abi_version: u8, flags: u32, parts: &[Part]) -> Vec<u8>
     out
 }
 
+/// `NOP` with a stall of one cycle.
+pub const NOP: [u32; 4] = [0x0000_7918, 0, 0, 0x000f_c200];
+
 /// A cubin for `sm_90` with one kernel `k`: 128 threads, 24 registers, a frame of 16 bytes,
 /// 272 bytes of shared memory, a device function within, an indirect branch, a relocation.
 pub fn cubin() -> Vec<u8> {
@@ -127,14 +130,13 @@ pub fn cubin_parts() -> Vec<Part> {
     own.extend([3, 0x1b, 0xff, 0, 1, 0x35, 0, 0, 2, 0x4c, 1, 0]);
     own.extend(attribute(0x17, &[0, 0x0008_0001, 0x0021_f000]));
     own.extend(attribute(0x17, &[0, 0, 0x0021_f000]));
-    own.extend(attribute(0x7e, &[77]));
     let mut symtab = symbol(0, 0, 0, 0, 0, 0);
     symtab.extend(symbol(1, 0x12, 0x10, 1, 0, 0x60));
     symtab.extend(symbol(3, 0x02, 0, 1, 0x40, 0x20));
     let mut rela = 0x20u64.to_le_bytes().to_vec();
-    rela.extend(words(&[56, 2, 5, 0]));
+    rela.extend(words(&[56, 1, 0x30, 0]));
     vec![
-        part(".text.k", PROGBITS, 1, vec![0; 0x60]),
+        part(".text.k", PROGBITS, 1, words(&NOP).repeat(6)),
         part(".nv.info", INFO, 0, info),
         part(".nv.info.k", INFO, 1, own),
         Part {

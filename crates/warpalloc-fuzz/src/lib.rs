@@ -15,7 +15,7 @@ use warpalloc::target::{File, Target};
 use warpalloc::text::{self, Allocated, Case};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 use warpalloc_sass::measure;
-use warpalloc_sass::object::{Container, Cubin, demangle};
+use warpalloc_sass::object::{self, Change, Container, Cubin, NewCode, Rewriter, demangle};
 
 /// Options that may be on or off without harm.
 const SWITCHES: [&str; 7] = [
@@ -124,8 +124,35 @@ pub fn reads(file: &[u8]) {
             for lines in tables.iter().flatten() {
                 let _ = lines.find(function.section, 16);
             }
+            grows(&content, function);
         }
+        let unchanged = Rewriter::new(&content).and_then(|rewriter| rewriter.finish());
+        assert!(
+            unchanged.is_ok_and(|out| out == *content),
+            "changed by writing"
+        );
     }
+}
+
+/// Puts four words of zeros before a function's code: that is refused, or reads back.
+fn grows(cubin: &[u8], function: &object::Function) {
+    let count = function.code.len() / 16;
+    let places: Vec<usize> = (0..=count).map(|index| 64 + 16 * index).collect();
+    let code = NewCode {
+        bytes: [&[0; 64], function.code].concat(),
+        instructions: places.clone(),
+        targets: places,
+    };
+    let change = Change {
+        code: Some(code),
+        registers: Some(77),
+        shared_bytes: Some(1024),
+        ..Change::default()
+    };
+    let _ = Rewriter::new(cubin).and_then(|mut rewriter| {
+        rewriter.change(function.name, change)?;
+        rewriter.finish()
+    });
 }
 
 /// The naive allocator succeeds on whatever the generator makes; its result is proved and

@@ -5,6 +5,10 @@
 //! call of the function it is in. Paths that enter by one call and return to another are in
 //! the graph too, so that what is computed over it holds for every path that can run.
 //!
+//! A call is taken to return behind itself. ptxas also uses a guarded `CALL.REL.NOINC` as a
+//! branch to code that never returns; no return is reachable from there, so that it has no
+//! edge back either.
+//!
 //! Convergence barriers do not move control: threads that wait at a `BSYNC` go on behind it.
 
 use crate::code::Code;
@@ -80,6 +84,8 @@ pub struct Block {
     pub leaves: Leave,
     /// Whether the block ends in a call.
     pub calls: bool,
+    /// Whether the block ends in a call of code that is not here.
+    pub calls_outside: bool,
 }
 
 /// The control-flow graph of a function's code.
@@ -244,6 +250,7 @@ impl Builder<'_> {
                 preds: SmallVec::new(),
                 leaves: Leave::No,
                 calls: false,
+                calls_outside: false,
             });
         }
 
@@ -256,11 +263,9 @@ impl Builder<'_> {
             if last.next && number + 1 < starts.len() {
                 block.succs.push(number + 1);
             }
-            block.calls = last.call.is_some()
-                || matches!(
-                    self.code.insts()[block.insts.end - 1].flow(),
-                    Flow::Call { .. }
-                );
+            let inst = &self.code.insts()[block.insts.end - 1];
+            block.calls = matches!(inst.flow(), Flow::Call { .. });
+            block.calls_outside = block.calls && last.call.is_none();
             if last.exits {
                 block.leaves = Leave::Exit;
             }

@@ -12,6 +12,7 @@
 //! error that names it.
 
 pub mod cfg;
+pub mod hazard;
 pub mod isa;
 pub mod liveness;
 pub mod loops;

@@ -2,11 +2,12 @@
 //!
 //! A definition under a guard does not kill: where the guard fails, the old value stays. A
 //! return to code that is not here reads every register, because nothing says which ones its
-//! caller reads.
+//! caller reads. A call of code that is not here reads what the calling convention can pass,
+//! R0 to R15 and the return address in R20 and R21, and kills nothing.
 
 use crate::cfg::{Cfg, Leave};
 use crate::code::Code;
-use crate::isa::{Inst, RegSet};
+use crate::isa::{File, Flow, Inst, Reg, RegSet};
 
 /// The registers live at the boundaries of blocks.
 #[derive(Clone, Debug)]
@@ -44,6 +45,9 @@ impl Liveness {
         for (number, block) in blocks.iter().enumerate() {
             for inst in code.insts()[block.insts.clone()].iter().rev() {
                 let killed = killed(inst);
+                if block.calls_outside && matches!(inst.flow(), Flow::Call { .. }) {
+                    uses[number].union_with(&passed());
+                }
                 kills[number].union_with(&killed);
                 uses[number].subtract(&killed);
                 uses[number].union_with(&inst.uses());
@@ -95,8 +99,12 @@ impl Liveness {
         let range = cfg.blocks()[block].insts.clone();
         let mut after = self.live_out[block];
         let mut rows = Vec::with_capacity(range.len());
+        let outside = cfg.blocks()[block].calls_outside;
         for inst in code.insts()[range].iter().rev() {
-            let before = step(inst, after);
+            let mut before = step(inst, after);
+            if outside && matches!(inst.flow(), Flow::Call { .. }) {
+                before.union_with(&passed());
+            }
             rows.push(LiveAt { before, after });
             after = before;
         }
@@ -118,6 +126,17 @@ fn killed(inst: &Inst) -> RegSet {
         Some(_) => RegSet::EMPTY,
         None => inst.defs(),
     }
+}
+
+/// The registers that a call of unknown code may read.
+fn passed() -> RegSet {
+    let numbers = (0..16).chain([20, 21]);
+    numbers
+        .map(|index| Reg {
+            file: File::R,
+            index,
+        })
+        .collect()
 }
 
 /// What is live before an instruction, given what is live after it.

@@ -63,6 +63,7 @@ fn function(report: &FunctionReport) -> Value {
         "stack_bytes": report.stack_bytes,
         "shared_bytes": report.shared_bytes,
         "constant_bytes": report.constant_bytes,
+        "inner": report.inner,
         "block_threads": report.block_threads,
         "occupancy": report.occupancy.as_ref().map(answer_json),
     });

@@ -88,6 +88,8 @@ struct FunctionReport {
     shared_bytes: u64,
     /// Of constant bank 0, the parameters included.
     constant_bytes: Option<u64>,
+    /// Names of device functions within its code.
+    inner: Vec<String>,
     block_threads: Option<u32>,
     /// At that block size.
     occupancy: Option<Occupancy>,
@@ -276,6 +278,7 @@ fn function_report(
         stack_bytes: function.stack_bytes,
         shared_bytes: function.shared_bytes,
         constant_bytes: bank.map(|bank| bank.size),
+        inner: function.inner.iter().map(|f| f.name.to_owned()).collect(),
         block_threads: block_threads.filter(|_| function.is_entry),
         occupancy: occupancy().filter(|_| function.is_entry),
         measures,

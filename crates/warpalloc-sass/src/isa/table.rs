@@ -333,18 +333,24 @@ fn atomic_shared(word: u128) -> Option<u8> {
         0 | 1 => Some(1),
         // U64
         2 => Some(2),
-        // B128
-        4 => Some(4),
         _ => None,
     }
 }
 
-/// The type of a compare-and-swap on global memory, in bits 73..76.
+/// The type of a compare-and-swap on global memory, in bits 73..77.
 fn atomic_cas(word: u128) -> Option<u8> {
-    match bits(word, 73, 3) {
+    match bits(word, 73, 4) {
         0 => Some(1),
         2 => Some(2),
-        4 => Some(4),
+        _ => None,
+    }
+}
+
+/// The access size of a constant load, in bits 73..76: at most 64 bits.
+fn constant(word: u128) -> Option<u8> {
+    match bits(word, 73, 3) {
+        0..=4 => Some(1),
+        5 => Some(2),
         _ => None,
     }
 }
@@ -407,8 +413,8 @@ pub(crate) static ROWS: &[Row] = &[
     row("LEA", 0x011, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), If(80, 1, 1, &C(ONE)), PD, If(74, 1, 1, &PU)]),
     row("LOP3", 0x012, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PD, PU]),
     row("IABS", 0x013, SECOND, Pipe::Alu, &[D(ONE), Y(ONE)]),
-    row("VABSDIFF", 0x014, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
-    row("VABSDIFF4", 0x015, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
+    row("VABSDIFF", 0x014, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PD]),
+    row("VABSDIFF4", 0x015, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PD]),
     row("PRMT", 0x016, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
     row("IMNMX", 0x017, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE), PU]).until_sm(89),
     row("SHF", 0x019, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
@@ -436,15 +442,15 @@ pub(crate) static ROWS: &[Row] = &[
 
     raw("PREEXIT", 0x82d, Pipe::Control, &[]).since_sm(90).read_only(),
     raw("ACQBULK", 0x82e, Pipe::Control, &[]).since_sm(90).read_only(),
-    raw("ELECT", 0x82f, Pipe::Control, &[PD, At(Def, UR, 16, ONE)]).since_sm(90).read_only(),
+    raw("ELECT", 0x82f, Pipe::Control, &[PD, At(Def, UR, 16, ONE), PU]).since_sm(90).read_only(),
 
     // Half precision.
     row("HADD2", 0x030, THIRD, Pipe::Half, &[D(ONE), A(ONE), Y(ONE)]),
-    row("HFMA2", 0x031, ANY, Pipe::Half, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
+    row("HFMA2", 0x031, ANY, Pipe::Half, &[D(ONE), A(ONE), B(ONE), C(ONE), If(79, 1, 1, &PU)]),
     row("HMUL2", 0x032, SECOND, Pipe::Half, &[D(ONE), A(ONE), Y(ONE)]),
     row("HSET2", 0x033, THIRD, Pipe::Half, &[D(ONE), A(ONE), Y(ONE), PU]),
     row("HSETP2", 0x034, THIRD, Pipe::Half, &[A(ONE), Y(ONE), PD, PD2, PU]),
-    row("HFMA2", 0x035, ANY, Pipe::Half, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
+    row("HFMA2", 0x035, ANY, Pipe::Half, &[D(ONE), A(ONE), B(ONE), C(ONE), If(79, 1, 1, &PU)]),
     row("VIADD", 0x036, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE)]).since_sm(90),
     row("I2I", 0x038, SECOND, Pipe::Alu, &[D(ONE), Y(ONE)]),
     row("I2IP", 0x039, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE)]),
@@ -454,18 +460,18 @@ pub(crate) static ROWS: &[Row] = &[
     row("I2FP", 0x045, SECOND, Pipe::Alu, &[D(ONE), Y(ONE)]).since_sm(86),
     row("VIADDMNMX", 0x046, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).since_sm(90),
     row("VHMNMX", 0x047, ANY, Pipe::Alu, &[D(ONE), A(ONE), B(ONE), C(ONE), PU]).since_sm(90),
-    row("VIMNMX", 0x048, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE), PU]).since_sm(90),
+    row("VIMNMX", 0x048, SECOND, Pipe::Alu, &[D(ONE), A(ONE), Y(ONE), PU, PD, PD2]).since_sm(90),
 
     // Matrix products.
-    raw("MOVM", 0x23a, Pipe::Tensor, &[D(ONE), A(ONE)]).variable(),
+    raw("MOVM", 0x23a, Pipe::Tensor, &[D(ONE), A(ONE)]).when(&[(78, 2, 0)]).variable(),
     raw("LDSM", 0x83b, Pipe::Memory, &[D(By(matrices)), A(ONE)]).unsized_memory(Space::Shared, Effect::Load),
     raw("LDSM", 0x83b, Pipe::Memory, &[D(By(matrices)), A(ONE), At(Use, UR, 32, ONE)]).set91().unsized_memory(Space::Shared, Effect::Load),
-    raw("HMMA", 0x23c, Pipe::Tensor, &[D(By(hmma_sum)), A(By(hmma_a)), At(Use, R, 32, By(hmma_b)), At(Use, R, 64, By(hmma_sum)), If(73, 1, 1, &At(Use, R, 40, ONE))]),
-    raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma75_sum)), A(By(imma75_a)), At(Use, R, 32, By(imma75_b)), At(Use, R, 64, By(imma75_sum))]).variable().until_sm(75),
-    raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma_sum)), A(By(imma_a)), At(Use, R, 32, By(imma_b)), At(Use, R, 64, By(imma_sum)), If(72, 1, 1, &At(Use, R, 40, ONE))]).since_sm(80),
-    raw("BMMA", 0x23d, Pipe::Tensor, &[D(By(bmma_sum)), A(By(bmma_a)), At(Use, R, 32, By(bmma_b)), At(Use, R, 64, By(bmma_sum))]),
-    raw("DMMA", 0x23f, Pipe::Tensor, &[D(Is(4)), A(TWO), At(Use, R, 32, TWO), At(Use, R, 64, Is(4))]).when(&[(76, 1, 0)]).variable().since_sm(80).until_sm(89),
-    raw("DMMA", 0x23f, Pipe::Tensor, &[D(By(dmma_sum)), A(By(dmma_a)), At(Use, R, 32, By(dmma_b)), At(Use, R, 64, By(dmma_sum))]).variable().since_sm(90),
+    raw("HMMA", 0x23c, Pipe::Tensor, &[D(By(hmma_sum)), A(By(hmma_a)), At(Use, R, 32, By(hmma_b)), At(Use, R, 64, By(hmma_sum)), If(73, 1, 1, &At(Use, R, 40, ONE))]).when(&[(87, 4, 0)]),
+    raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma75_sum)), A(By(imma75_a)), At(Use, R, 32, By(imma75_b)), At(Use, R, 64, By(imma75_sum))]).when(&[(87, 4, 0)]).variable().until_sm(75),
+    raw("IMMA", 0x237, Pipe::Tensor, &[D(By(imma_sum)), A(By(imma_a)), At(Use, R, 32, By(imma_b)), At(Use, R, 64, By(imma_sum)), If(72, 1, 1, &At(Use, R, 40, ONE))]).when(&[(87, 4, 0)]).since_sm(80),
+    raw("BMMA", 0x23d, Pipe::Tensor, &[D(By(bmma_sum)), A(By(bmma_a)), At(Use, R, 32, By(bmma_b)), At(Use, R, 64, By(bmma_sum))]).when(&[(87, 4, 0)]),
+    raw("DMMA", 0x23f, Pipe::Tensor, &[D(Is(4)), A(TWO), At(Use, R, 32, TWO), At(Use, R, 64, Is(4))]).when(&[(76, 1, 0), (87, 4, 0)]).variable().since_sm(80).until_sm(89),
+    raw("DMMA", 0x23f, Pipe::Tensor, &[D(By(dmma_sum)), A(By(dmma_a)), At(Use, R, 32, By(dmma_b)), At(Use, R, 64, By(dmma_sum))]).when(&[(87, 4, 0)]).variable().since_sm(90),
     raw("QMMA", 0x27a, Pipe::Tensor, &[D(By(qmma_sum)), A(By(qmma_a)), At(Use, R, 32, By(qmma_b)), At(Use, R, 64, By(qmma_sum)), Reversed, If(80, 1, 1, &At(Use, R, 40, ONE))]).since_sm(89),
     raw("HMMA", 0x236, Pipe::Tensor, &[D(TWO), A(TWO), At(Use, R, 32, TWO), At(Use, R, 64, TWO)]).when(&[(75, 2, 0)]).until_sm(75),
     raw("STSM", 0x844, Pipe::Memory, &[A(ONE), At(Use, R, 32, By(matrices))]).unsized_memory(Space::Shared, Effect::Store).since_sm(90),
@@ -477,7 +483,7 @@ pub(crate) static ROWS: &[Row] = &[
     raw("QGMMA", 0x9f3, Pipe::Tensor, &[D(By(qgmma_sum)), At(Use, UR, 24, Is(4)), At(Use, R, 64, By(qgmma_sum)), Reversed]).set91().when(&[(73, 1, 0)]).since_sm(90).read_only(),
 
     // The uniform datapath.
-    raw("PMTRIG", 0x801, Pipe::Control, &[]),
+    raw("PMTRIG", 0x801, Pipe::Control, &[PU]),
     raw("UMOV", 0x882, Pipe::Uniform, &[At(Def, UR, 16, ONE)]),
     raw("UMOV", 0xc82, Pipe::Uniform, &[At(Def, UR, 16, ONE), At(Use, UR, 32, ONE)]).set91(),
     raw("UP2UR", 0x883, Pipe::Uniform, &[At(Def, UR, 16, ONE), At(Use, UR, 24, ONE), Mask(Use, UP, 32)]).set91(),
@@ -495,9 +501,9 @@ pub(crate) static ROWS: &[Row] = &[
     raw("UPLOP3", 0x89c, Pipe::Uniform, &[UPD, UPD2, UPU, UPU2, UPU3]),
     row("UIMAD", 0x0a4, UNIFORM, Pipe::Uniform, &[D(ONE), A(ONE), B(ONE), C(ONE), If(74, 1, 1, &UPU)]),
     row("UIMAD", 0x0a5, UNIFORM, Pipe::Uniform, &[D(TWO), A(ONE), B(ONE), C(TWO), UPD, If(74, 1, 1, &UPU)]),
-    raw("ULDC", 0xab9, Pipe::Uniform, &[At(Def, UR, 16, Size)]).memory(Space::Constant, Effect::Load),
-    raw("ULDC", 0xabb, Pipe::Uniform, &[At(Def, UR, 16, Size), At(Use, UR, 24, ONE)]).set91().memory(Space::Constant, Effect::Load),
-    row("UFLO", 0x0bd, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE)]),
+    raw("ULDC", 0xab9, Pipe::Uniform, &[At(Def, UR, 16, By(constant))]).memory(Space::Constant, Effect::Load),
+    raw("ULDC", 0xabb, Pipe::Uniform, &[At(Def, UR, 16, By(constant)), At(Use, UR, 24, ONE)]).set91().memory(Space::Constant, Effect::Load),
+    row("UFLO", 0x0bd, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE), UPD]),
     row("UBREV", 0x0be, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE)]),
     row("UPOPC", 0x0bf, UNIFORM, Pipe::Uniform, &[D(ONE), Y(ONE)]),
     raw("R2UR", 0x2ca, Pipe::Alu, &[At(Def, UR, 16, ONE), A(ONE), PD]).since_sm(90),
@@ -515,13 +521,13 @@ pub(crate) static ROWS: &[Row] = &[
     row("F2F", 0x110, SECOND, Pipe::Xu, &[D(By(converted)), Y(By(convertible))]),
     row("F2I", 0x111, SECOND, Pipe::Xu, &[D(By(converted)), Y(By(convertible))]),
     row("I2F", 0x112, SECOND, Pipe::Xu, &[D(By(converted)), Y(By(convertible))]),
-    row("FRND", 0x113, SECOND, Pipe::Xu, &[D(By(converted)), Y(By(convertible))]),
+    row("FRND", 0x113, SECOND, Pipe::Xu, &[D(TWO), Y(TWO)]).when(&[(75, 2, 3), (84, 2, 3)]),
 
     // Special registers, barriers.
     raw("NOP", 0x918, Pipe::Control, &[]),
     raw("S2R", 0x919, Pipe::Control, &[D(ONE)]).variable(),
     raw("DEPBAR", 0x91a, Pipe::Control, &[]),
-    raw("ENDCOLLECTIVE", 0x91b, Pipe::Control, &[]),
+    raw("ENDCOLLECTIVE", 0x91b, Pipe::Control, &[PU]),
     raw("B2R", 0x31c, Pipe::Control, &[D(ONE), PD]).variable(),
     raw("BAR", 0x31d, Pipe::Control, &[At(Use, R, 32, ONE), If(77, 2, 2, &PU)]),
     raw("BAR", 0x51d, Pipe::Control, &[At(Use, R, 32, ONE), If(77, 2, 2, &PU)]),
@@ -571,8 +577,8 @@ pub(crate) static ROWS: &[Row] = &[
     raw("TLD", 0x367, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bindless_first)), At(Use, R, 32, By(bindless_second)), PD]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
     raw("TLD", 0xb66, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), PD]).when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
     raw("TLD", 0xf66, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(By(bound_first)), At(Use, R, 32, By(bound_second)), At(Use, UR, 40, TWO), PD]).set91().when(&[(59, 1, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
-    raw("TXQ", 0x370, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(TWO)]).when(&[(59, 1, 1)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
-    raw("TXQ", 0xf6f, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(ONE), At(Use, UR, 40, TWO)]).set91().unsized_memory(Space::Texture, Effect::Load).since_sm(90),
+    raw("TXQ", 0x370, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(TWO)]).when(&[(59, 1, 1), (60, 4, 0)]).unsized_memory(Space::Texture, Effect::Load).until_sm(89),
+    raw("TXQ", 0xf6f, Pipe::Texture, &[D(By(first_result)), At(Def, R, 64, By(second_result)), A(ONE), At(Use, UR, 40, TWO)]).set91().when(&[(60, 4, 0)]).unsized_memory(Space::Texture, Effect::Load).since_sm(90),
     raw("SULD", 0x99a, Pipe::Texture, &[D(Size), A(By(surface)), At(Use, R, 64, ONE), PD]).memory(Space::Surface, Effect::Load).until_sm(89),
     raw("SULD", 0xb99, Pipe::Texture, &[D(Size), A(By(surface)), PD]).memory(Space::Surface, Effect::Load).until_sm(89),
     raw("SULD", 0xf99, Pipe::Texture, &[D(Size), A(By(surface)), At(Use, UR, 40, ONE), PD]).set91().memory(Space::Surface, Effect::Load).since_sm(90),
@@ -583,16 +589,16 @@ pub(crate) static ROWS: &[Row] = &[
     raw("SURED", 0xf9f, Pipe::Texture, &[A(By(surface)), At(Use, R, 32, By(surface_reduction)), At(Use, UR, 40, ONE)]).set91().unsized_memory(Space::Surface, Effect::Reduction).since_sm(90),
 
     // Memory.
-    raw("LD", 0x980, Pipe::Memory, &[D(Size), A(By(address)), At(Use, UR, 32, TWO)]).set91().memory(Space::Generic, Effect::Load),
-    raw("LDG", 0x981, Pipe::Memory, &[D(Size), A(By(address)), At(Use, UR, 32, TWO), PD]).set91().memory(Space::Global, Effect::Load),
+    raw("LD", 0x980, Pipe::Memory, &[D(Size), A(By(address)), At(Use, UR, 32, TWO)]).set91().when(&[(72, 1, 1)]).memory(Space::Generic, Effect::Load),
+    raw("LDG", 0x981, Pipe::Memory, &[D(Size), A(By(address)), At(Use, UR, 32, TWO), PD]).set91().when(&[(72, 1, 1)]).memory(Space::Global, Effect::Load),
     raw("LD", 0x980, Pipe::Memory, &[D(Size), A(By(extended))]).memory(Space::Generic, Effect::Load),
     raw("LDG", 0x381, Pipe::Memory, &[D(Size), A(By(extended)), PD]).memory(Space::Global, Effect::Load),
-    raw("LDC", 0xb82, Pipe::Memory, &[D(Size), A(ONE)]).memory(Space::Constant, Effect::Load),
+    raw("LDC", 0xb82, Pipe::Memory, &[D(By(constant)), A(ONE)]).memory(Space::Constant, Effect::Load),
     raw("LDL", 0x983, Pipe::Memory, &[D(Size), A(ONE)]).memory(Space::Local, Effect::Load),
     raw("LDS", 0x984, Pipe::Memory, &[D(Size), A(ONE)]).memory(Space::Shared, Effect::Load),
     raw("LDS", 0x984, Pipe::Memory, &[D(Size), A(ONE), At(Use, UR, 32, ONE)]).set91().memory(Space::Shared, Effect::Load),
-    raw("ST", 0x985, Pipe::Memory, &[A(By(address)), At(Use, R, 32, Size), At(Use, UR, 64, TWO)]).set91().memory(Space::Generic, Effect::Store),
-    raw("STG", 0x986, Pipe::Memory, &[A(By(address)), At(Use, R, 32, Size), At(Use, UR, 64, TWO)]).set91().memory(Space::Global, Effect::Store),
+    raw("ST", 0x985, Pipe::Memory, &[A(By(address)), At(Use, R, 32, Size), At(Use, UR, 64, TWO)]).set91().when(&[(72, 1, 1)]).memory(Space::Generic, Effect::Store),
+    raw("STG", 0x986, Pipe::Memory, &[A(By(address)), At(Use, R, 32, Size), At(Use, UR, 64, TWO)]).set91().when(&[(72, 1, 1)]).memory(Space::Global, Effect::Store),
     raw("ST", 0x385, Pipe::Memory, &[A(By(extended)), At(Use, R, 64, Size)]).memory(Space::Generic, Effect::Store),
     raw("STG", 0x386, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, Size)]).memory(Space::Global, Effect::Store),
     raw("STL", 0x387, Pipe::Memory, &[A(ONE), At(Use, R, 32, Size)]).memory(Space::Local, Effect::Store),
@@ -602,8 +608,8 @@ pub(crate) static ROWS: &[Row] = &[
     raw("SHFL", 0x589, Pipe::Memory, &[D(ONE), A(ONE), At(Use, R, 32, ONE), PD]),
     raw("SHFL", 0x989, Pipe::Memory, &[D(ONE), A(ONE), At(Use, R, 64, ONE), PD]),
     raw("SHFL", 0xf89, Pipe::Memory, &[D(ONE), A(ONE), PD]),
-    raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).until_sm(89),
-    raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).since_sm(90),
+    raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO), PD]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Generic, Effect::Atomic).until_sm(89),
+    raw("ATOM", 0x98a, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Generic, Effect::Atomic).since_sm(90),
     raw("ATOM", 0x38a, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), PD]).unsized_memory(Space::Generic, Effect::Atomic).until_sm(89),
     raw("ATOM", 0x38b, Pipe::Memory, &[D(By(atomic_cas)), A(By(extended)), At(Use, R, 32, By(atomic_cas)), At(Use, R, 64, By(atomic_cas)), PD]).unsized_memory(Space::Generic, Effect::Atomic),
     raw("ATOMG", 0x3a8, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), PD]).unsized_memory(Space::Global, Effect::Atomic).until_sm(89),
@@ -612,17 +618,17 @@ pub(crate) static ROWS: &[Row] = &[
     raw("ATOMS", 0x38c, Pipe::Memory, &[D(By(atomic_shared)), A(ONE), At(Use, R, 32, By(atomic_shared))]).unsized_memory(Space::Shared, Effect::Atomic),
     raw("ATOMS", 0xf8c, Pipe::Memory, &[D(By(atomic_shared)), A(ONE), At(Use, UR, 64, ONE)]).set91().unsized_memory(Space::Shared, Effect::Atomic),
     raw("ATOMS", 0x38d, Pipe::Memory, &[D(By(atomic_shared)), A(ONE), At(Use, R, 32, By(atomic_shared)), At(Use, R, 64, By(atomic_shared))]).unsized_memory(Space::Shared, Effect::Atomic),
-    raw("RED", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).until_sm(89),
-    raw("REDG", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).since_sm(90),
+    raw("RED", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO)]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Global, Effect::Reduction).until_sm(89),
+    raw("REDG", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO)]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Global, Effect::Reduction).since_sm(90),
     raw("RED", 0x98e, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic80))]).unsized_memory(Space::Global, Effect::Reduction).until_sm(89),
     raw("CCTL", 0x98f, Pipe::Memory, &[A(By(extended))]).fixed().unsized_memory(Space::Generic, Effect::Cache),
     raw("MEMBAR", 0x992, Pipe::Memory, &[]).fixed(),
-    raw("MATCH", 0x3a1, Pipe::Memory, &[D(ONE), A(By(wide73)), PD]),
-    raw("ATOM", 0x9a2, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Generic, Effect::Atomic).since_sm(90),
-    raw("ATOMG", 0x9a3, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).since_sm(90),
-    raw("REDG", 0x9a6, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO)]).set91().unsized_memory(Space::Global, Effect::Reduction).since_sm(90),
-    raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).until_sm(89),
-    raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().unsized_memory(Space::Global, Effect::Atomic).since_sm(90),
+    raw("MATCH", 0x3a1, Pipe::Memory, &[D(ONE), A(By(wide73)), If(79, 1, 0, &PD)]),
+    raw("ATOM", 0x9a2, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Generic, Effect::Atomic).since_sm(90),
+    raw("ATOMG", 0x9a3, Pipe::Memory, &[D(By(atomic_float90)), A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO), PD]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Global, Effect::Atomic).since_sm(90),
+    raw("REDG", 0x9a6, Pipe::Memory, &[A(By(extended)), At(Use, R, 32, By(atomic_float90)), At(Use, UR, 64, TWO)]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Global, Effect::Reduction).since_sm(90),
+    raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic80)), A(By(extended)), At(Use, R, 32, By(atomic80)), At(Use, UR, 64, TWO), PD]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Global, Effect::Atomic).until_sm(89),
+    raw("ATOMG", 0x9a8, Pipe::Memory, &[D(By(atomic90)), A(By(extended)), At(Use, R, 32, By(atomic90)), At(Use, UR, 64, TWO), PD]).set91().when(&[(72, 1, 1)]).unsized_memory(Space::Global, Effect::Atomic).since_sm(90),
     raw("QSPC", 0x3aa, Pipe::Memory, &[D(ONE), A(By(extended)), PD]),
     raw("QSPC", 0x9aa, Pipe::Memory, &[D(ONE), At(Use, UR, 32, TWO), PD]).set91().when(&[(24, 8, 255)]),
     raw("CGAERRBAR", 0x5ab, Pipe::Memory, &[]).fixed().since_sm(90),

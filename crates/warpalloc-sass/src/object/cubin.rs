@@ -150,7 +150,7 @@ pub(crate) fn arch(bytes: &[u8]) -> Result<Arch, ObjectError> {
             let specific = version == 7 && flags & FLAG_ARCH_SPECIFIC != 0;
             Ok(arch(flags & 0xff, specific.then_some('a')))
         }
-        8 => Ok(arch(flags >> 8 & 0xffff, None)),
+        8 => Ok(arch(flags >> 8 & 0xff, None)),
         version => Err(ObjectError::Unsupported {
             what: format!("a cubin of ABI version {version}"),
             reason: "only versions up to 8 are known".to_owned(),

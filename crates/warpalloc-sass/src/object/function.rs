@@ -143,13 +143,7 @@ impl Cubin<'_> {
     /// What the tables of the cubin say of control flow in `function`, whose code is `code`.
     pub fn links(&self, function: &Function, code: &Code) -> Links {
         let mut links = Links::default();
-        // The address of a device function within other code is of use to that code alone, and
-        // only an indirect call takes one.
-        let is_indirect = |inst: &Inst| {
-            let target = CallTarget::Indirect;
-            inst.flow() == Flow::Call { target }
-        };
-        if code.insts().iter().any(is_indirect) {
+        if calls_indirectly(code) {
             links.entries = function.inner.iter().map(|f| offset(f.offset)).collect();
         }
         for branch in function.indirect_branches() {
@@ -167,6 +161,14 @@ impl Cubin<'_> {
         }
         links
     }
+}
+
+/// Whether device functions within this code may be called by address. Such an address is of
+/// use to this code alone, and only an indirect call takes one.
+pub(crate) fn calls_indirectly(code: &Code) -> bool {
+    let target = CallTarget::Indirect;
+    let is_indirect = |inst: &Inst| inst.flow() == Flow::Call { target };
+    code.insts().iter().any(is_indirect)
 }
 
 /// An offset in code; one that no code has where the file states more than fits.

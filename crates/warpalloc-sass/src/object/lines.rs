@@ -77,7 +77,8 @@ impl LineTable {
             at = next.map_err(|error| wrong(at, error))?;
         }
         for rows in table.rows.values_mut() {
-            rows.sort_by_key(|row| row.offset);
+            // Where one sequence ends and another begins, the beginning counts.
+            rows.sort_by_key(|row| (row.offset, row.place.is_some()));
         }
         Ok(table)
     }

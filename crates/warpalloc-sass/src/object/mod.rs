@@ -7,6 +7,8 @@
 //! sections, archives hold host objects. [`Container`] finds the images in any of them, by
 //! content and without reading more of a file than it needs.
 //!
+//! [`Rewriter`] writes a cubin with changed functions.
+//!
 //! What was inferred and how each fact is tested again stands in `docs/sass.md`.
 //!
 //! Invariants:
@@ -22,6 +24,7 @@ mod error;
 mod fatbin;
 mod function;
 mod lines;
+mod rewrite;
 mod window;
 
 pub use attribute::{Attribute, AttributeKind, AttributeValue, IndirectBranch, Parameter};
@@ -32,3 +35,4 @@ pub use error::ObjectError;
 pub use fatbin::{Compression, ImageKind};
 pub use function::{ConstantBank, Function, InnerFunction, Relocation};
 pub use lines::{LineTable, SourceLine};
+pub use rewrite::{Change, NewCode, RewriteError, Rewriter};

@@ -9,7 +9,10 @@ use crate::tools::{CorpusCubin, Folder, assemble, corpus, corpus_cubins, output,
 
 #[test]
 fn values_of_every_format_are_kept() {
-    let bytes = image::cubin();
+    let mut parts = image::cubin_parts();
+    parts[2].data.extend(image::attribute(0x7e, &[77]));
+    parts[2].size = parts[2].data.len() as u64;
+    let bytes = image::elf(190, 8, 0x0600_5a04, &parts);
     let cubin = Cubin::read(&bytes).unwrap();
     let k = cubin.function("k").unwrap();
     let value = |kind| k.attribute(kind).unwrap().value;

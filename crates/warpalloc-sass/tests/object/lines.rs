@@ -109,3 +109,48 @@ fn cubins_without_lines_have_an_empty_table() {
     assert!(lines.is_empty());
     assert_eq!(lines.find(1, 0), None);
 }
+
+/// A sequence of a line program: an address that a relocation fills in, a line that holds for
+/// `bytes` of code.
+fn sequence(line: u8, bytes: u8) -> Vec<u8> {
+    let address = [&[0, 9, 2], [0; 8].as_slice()].concat();
+    // Advance the line and copy; advance the address; end.
+    [address, vec![3, line - 1, 1, 2, bytes, 0, 1, 1]].concat()
+}
+
+/// The function within the kernel comes first, so that sequences are not in the order of code.
+#[test]
+fn lines_of_a_kernel_come_in_any_order() {
+    let lengths = [0, 1, 1, 1, 1, 0, 0, 0, 1];
+    let names = b"src\0\0a.cu\0\x01\0\0\0";
+    let head = [&[1, 1, 0xfb, 14, 10], lengths.as_slice(), names].concat();
+    let program = [sequence(10, 0x20), sequence(2, 0x40)].concat();
+    let mut data = (2 + 4 + head.len() as u32 + program.len() as u32)
+        .to_le_bytes()
+        .to_vec();
+    data.extend([2, 0]);
+    data.extend((head.len() as u32).to_le_bytes());
+    data.extend(head);
+    let first = data.len() as u32 + 3;
+    data.extend(&program);
+    let second = first + program.len() as u32 / 2;
+    let rows = [[first, 0, 2, 2, 0, 0], [second, 0, 2, 1, 0, 0]];
+    let rela = rows.iter().flat_map(|row| image::words(row)).collect();
+    let mut parts = image::cubin_parts();
+    let index = parts.len() as u32 + 1;
+    parts.push(image::part(".debug_line", image::PROGBITS, 0, data));
+    parts.push(image::part(".rela.debug_line", image::RELA, index, rela));
+    let bytes = image::elf(190, 8, 0x0600_5a04, &parts);
+    let cubin = Cubin::read(&bytes).unwrap();
+    let lines = cubin.source_lines().unwrap();
+    let at = |offset| lines.find(1, offset).map(|found| (found.file, found.line));
+    assert_eq!(
+        (at(0), at(0x30)),
+        (Some(("src/a.cu", 2)), Some(("src/a.cu", 2)))
+    );
+    assert_eq!(
+        (at(0x40), at(0x50)),
+        (Some(("src/a.cu", 10)), Some(("src/a.cu", 10)))
+    );
+    assert_eq!((at(0x60), lines.find(2, 0)), (None, None));
+}

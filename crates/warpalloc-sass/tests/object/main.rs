@@ -10,4 +10,5 @@ mod cubins;
 mod damaged;
 mod lines;
 mod measures;
+mod rewrite;
 mod tools;

@@ -1,0 +1,278 @@
+//! Walks every path and reports hazards that nothing covers.
+
+use super::class::{Class, Order};
+use super::latency::{Latencies, Slot};
+use super::state::{Pending, Recent, State};
+use crate::cfg::Cfg;
+use crate::code::Code;
+use crate::isa::{Access, File, Inst, Latency, Reg, RegSet};
+use std::fmt;
+
+/// What kind of hazard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum HazardKind {
+    /// A register is read before it is written.
+    ReadAfterWrite,
+    /// A register is overwritten before it is read.
+    WriteAfterRead,
+    /// A register is overwritten before it is written.
+    WriteAfterWrite,
+}
+
+/// Two instructions that nothing keeps in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Hazard {
+    /// What kind.
+    pub kind: HazardKind,
+    /// The register.
+    pub reg: Reg,
+    /// The number of the instruction that is not waited for.
+    pub first: usize,
+    /// The number of the instruction that comes too early.
+    pub second: usize,
+    /// For a first instruction of fixed latency, the cycles there are and must be.
+    pub cycles: Option<(u8, u8)>,
+}
+
+impl fmt::Display for Hazard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (does, did) = match self.kind {
+            HazardKind::ReadAfterWrite => ("reads", "writes"),
+            HazardKind::WriteAfterRead => ("writes", "reads"),
+            HazardKind::WriteAfterWrite => ("writes", "writes"),
+        };
+        write!(
+            f,
+            "0x{:04x} {does} {} that 0x{:04x} {did}",
+            Code::offset(self.second),
+            self.reg,
+            Code::offset(self.first)
+        )?;
+        match self.cycles {
+            Some((is, must)) => write!(f, " after {is} cycles, not {must}"),
+            None => write!(f, ", and waits for no scoreboard of it"),
+        }
+    }
+}
+
+/// The hazards that stalls and scoreboards do not cover, in order.
+pub fn check(code: &Code, cfg: &Cfg) -> Vec<Hazard> {
+    let latencies = Latencies::of(code.sm());
+    let mut found = Vec::new();
+    walk(code, cfg, |at, state, inst| {
+        find(code, state, at, inst, &mut found);
+        fixed(code, state, inst, &mut |recent, slot, distance| {
+            let producer = Class::of(&code.insts()[recent.inst]);
+            let least = latencies.least(producer, Class::of(inst), slot);
+            if distance < least {
+                found.push(Hazard {
+                    kind: HazardKind::ReadAfterWrite,
+                    reg: recent.reg,
+                    first: recent.inst,
+                    second: at,
+                    cycles: Some((distance, least)),
+                });
+            }
+        });
+    });
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Notes the least distances from producers of fixed latency to their readers.
+pub fn distances(code: &Code, cfg: &Cfg, latencies: &mut Latencies) {
+    walk(code, cfg, |_, state, inst| {
+        fixed(code, state, inst, &mut |recent, slot, distance| {
+            let producer = Class::of(&code.insts()[recent.inst]);
+            latencies.note(producer, Class::of(inst), slot, distance);
+        });
+    });
+}
+
+/// Finds the state before each block, then visits each reachable instruction with the state
+/// before it, waits included.
+fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
+    let blocks = cfg.blocks();
+    let mut before: Vec<Option<State>> = vec![None; blocks.len()];
+    let mut work: Vec<usize> = cfg.entries().to_vec();
+    for &entry in cfg.entries() {
+        before[entry] = Some(State::default());
+    }
+    while let Some(number) = work.pop() {
+        let Some(mut state) = before[number].clone() else {
+            continue;
+        };
+        for at in blocks[number].insts.clone() {
+            issue(&mut state, at, &code.insts()[at]);
+        }
+        for &succ in &blocks[number].succs {
+            let changed = match &mut before[succ] {
+                Some(known) => known.join(&state),
+                unknown => {
+                    *unknown = Some(state.clone());
+                    true
+                }
+            };
+            if changed && !work.contains(&succ) {
+                work.push(succ);
+            }
+        }
+    }
+    for (block, state) in blocks.iter().zip(before) {
+        let Some(mut state) = state else { continue };
+        for at in block.insts.clone() {
+            let inst = &code.insts()[at];
+            wait(&mut state, at, inst);
+            visit(at, &state, inst);
+            issue(&mut state, at, inst);
+        }
+    }
+}
+
+/// Waits for what an instruction waits for.
+fn wait(state: &mut State, at: usize, inst: &Inst) {
+    state.wait(inst.control().wait_mask);
+    if inst.mnemonic() != "DEPBAR" {
+        return;
+    }
+    // SBn in bits 44..47, the count that may remain in 38..44.
+    let board = (inst.word() >> 44 & 7) as u32;
+    let remain = (inst.word() >> 38 & 0x3f) as usize;
+    let mask = 1u8.checked_shl(board).unwrap_or(0);
+    // Of those issued on the way here, all but the last ones have finished. What a loop has
+    // left from behind is taken to be among the last.
+    let mut signalled: Vec<_> = state
+        .pending
+        .iter()
+        .filter(|pending| pending.scoreboards & mask != 0)
+        .map(|pending| pending.inst)
+        .collect();
+    signalled.sort_unstable_by_key(|&inst| (inst > at, inst));
+    signalled.dedup();
+    signalled.truncate(signalled.len().saturating_sub(remain));
+    state
+        .pending
+        .retain(|pending| pending.scoreboards & mask == 0 || !signalled.contains(&pending.inst));
+}
+
+/// The effect of one instruction on what is in flight.
+fn issue(state: &mut State, at: usize, inst: &Inst) {
+    let control = inst.control();
+    wait(state, at, inst);
+    if inst.mnemonic() == "BAR" {
+        state.pending.retain(|pending| {
+            pending.writes || !matches!(pending.order, Order::SharedLoad | Order::Memory)
+        });
+    }
+    let defs = inst.defs();
+    if inst.guard().is_none() {
+        state.recent.retain(|recent| !defs.contains(recent.reg));
+    }
+    match inst.latency() {
+        Latency::Fixed => {
+            for reg in defs.iter().filter(|reg| reg.file != File::B) {
+                state.add_recent(Recent {
+                    reg,
+                    inst: at,
+                    age: 0,
+                });
+            }
+        }
+        Latency::Variable => {
+            let order = Order::of(inst);
+            let bit = |scoreboard: Option<u8>| scoreboard.map_or(0, |number| 1u8 << number);
+            let (written, read) = (bit(control.write_scoreboard), bit(control.read_scoreboard));
+            for earlier in &mut state.pending {
+                if order.writes_after(earlier.order) {
+                    earlier.scoreboards |= written;
+                }
+                if !earlier.writes && order.reads_after(earlier.order) {
+                    earlier.scoreboards |= written | read;
+                }
+            }
+            for (registers, writes) in [(sources(inst), false), (defs, true)] {
+                for reg in registers.iter() {
+                    state.add_pending(Pending {
+                        reg,
+                        writes,
+                        inst: at,
+                        order,
+                        scoreboards: if writes { written } else { written | read },
+                    });
+                }
+            }
+        }
+    }
+    state.pass(control.stall.max(1));
+}
+
+/// The registers that an instruction of variable latency reads after it issued.
+fn sources(inst: &Inst) -> RegSet {
+    inst.operands()
+        .iter()
+        .filter(|operand| operand.access == Access::Use && operand.file == File::R)
+        .flat_map(|operand| operand.registers())
+        .collect()
+}
+
+/// Hazards with instructions of variable latency.
+fn find(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Hazard>) {
+    let (uses, defs) = (inst.uses(), inst.defs());
+    let order = match inst.latency() {
+        Latency::Variable => Order::of(inst),
+        Latency::Fixed => Order::Free,
+    };
+    for pending in &state.pending {
+        let kind = match pending.writes {
+            true if uses.contains(pending.reg) => HazardKind::ReadAfterWrite,
+            true if defs.contains(pending.reg) && !order.writes_after(pending.order) => {
+                HazardKind::WriteAfterWrite
+            }
+            false if defs.contains(pending.reg) && !order.reads_after(pending.order) => {
+                HazardKind::WriteAfterRead
+            }
+            _ => continue,
+        };
+        if complementary(&code.insts()[pending.inst], inst) {
+            continue;
+        }
+        found.push(Hazard {
+            kind,
+            reg: pending.reg,
+            first: pending.inst,
+            second: at,
+            cycles: None,
+        });
+    }
+}
+
+/// Whether two instructions run under opposite guards, so that no thread runs both.
+fn complementary(first: &Inst, second: &Inst) -> bool {
+    match (first.guard(), second.guard()) {
+        (Some(first), Some(second)) => first.reg == second.reg && first.negated != second.negated,
+        _ => false,
+    }
+}
+
+/// Reports each result of fixed latency that the instruction reads.
+fn fixed(code: &Code, state: &State, inst: &Inst, report: &mut dyn FnMut(&Recent, Slot, u8)) {
+    let operands = inst
+        .operands()
+        .iter()
+        .filter(|operand| operand.access == Access::Use)
+        .flat_map(|operand| operand.registers());
+    let operands: RegSet = operands.collect();
+    let guard = inst.guard().filter(|guard| !guard.never);
+    for recent in &state.recent {
+        if complementary(&code.insts()[recent.inst], inst) {
+            continue;
+        }
+        if operands.contains(recent.reg) {
+            report(recent, Slot::Operand(recent.reg.file), recent.age);
+        }
+        if guard.is_some_and(|guard| guard.reg == recent.reg) {
+            report(recent, Slot::Guard(recent.reg.file), recent.age);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Classes of instructions that share latencies or finish in order.
+
+use crate::isa::{Inst, Latency, Pipe};
+
+/// Instructions with the same latencies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// Integer and logic.
+    Alu,
+    /// Single precision and 32-bit integer multiplication.
+    Fma,
+    /// 64-bit integer multiplication.
+    Wide,
+    /// Packed half precision.
+    Half,
+    /// Packed half precision on the matrix unit.
+    HalfTensor,
+    /// Double precision.
+    Double,
+    /// Matrix products.
+    Tensor,
+    /// The uniform datapath.
+    Uniform,
+    /// From the vector to the uniform datapath.
+    ToUniform,
+    /// Transcendental functions and conversions.
+    Xu,
+    /// Memory, textures and other units behind a queue.
+    Queue,
+    /// Branches and barriers.
+    Control,
+}
+
+impl Class {
+    /// The classes, in order.
+    pub const ALL: [Self; 12] = [
+        Self::Alu,
+        Self::Fma,
+        Self::Wide,
+        Self::Half,
+        Self::HalfTensor,
+        Self::Double,
+        Self::Tensor,
+        Self::Uniform,
+        Self::ToUniform,
+        Self::Xu,
+        Self::Queue,
+        Self::Control,
+    ];
+
+    /// The class of an instruction.
+    pub fn of(inst: &Inst) -> Self {
+        let code = inst.word() as u16 & 0x1ff;
+        match (inst.pipe(), inst.mnemonic(), code) {
+            (_, "R2UR" | "VOTEU", _) => Self::ToUniform,
+            (Pipe::Alu, ..) => Self::Alu,
+            (Pipe::Fma, _, 0x025 | 0x027) => Self::Wide,
+            (Pipe::Fma, ..) => Self::Fma,
+            (Pipe::Half, _, 0x035) => Self::HalfTensor,
+            (Pipe::Half, ..) => Self::Half,
+            (Pipe::Double, ..) => Self::Double,
+            (Pipe::Tensor, ..) => Self::Tensor,
+            (Pipe::Uniform, ..) => Self::Uniform,
+            (Pipe::Xu, ..) => Self::Xu,
+            (Pipe::Memory | Pipe::Texture, ..) => Self::Queue,
+            (Pipe::Control, ..) => Self::Control,
+        }
+    }
+}
+
+/// Instructions of variable latency that write in the order they were issued.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Order {
+    /// Loads from shared memory and shuffles.
+    SharedLoad,
+    /// Textures and surfaces.
+    Texture,
+    /// Transposes of matrices.
+    Transpose,
+    /// Transcendental functions and conversions.
+    Xu,
+    /// Double precision where it has a unit behind a queue.
+    Double,
+    /// Other memory instructions: they write in any order.
+    Memory,
+    /// None: neither reads nor writes are in order.
+    Free,
+}
+
+impl Order {
+    pub fn of(inst: &Inst) -> Self {
+        match (inst.pipe(), inst.mnemonic()) {
+            (_, "LDS" | "LDSM" | "SHFL") => Self::SharedLoad,
+            (_, "MOVM") => Self::Transpose,
+            (_, "LDC") => Self::Free,
+            (Pipe::Texture, _) => Self::Texture,
+            (Pipe::Memory, _) => Self::Memory,
+            (Pipe::Xu, _) => Self::Xu,
+            (Pipe::Double, _) if inst.latency() == Latency::Variable => Self::Double,
+            _ => Self::Free,
+        }
+    }
+
+    /// Whether two instructions write in the order of issue.
+    pub fn writes_after(self, earlier: Self) -> bool {
+        self == earlier && !matches!(self, Self::Memory | Self::Free)
+    }
+
+    /// Whether two instructions read in the order of issue: those of one unit, and all
+    /// that go through the memory queue.
+    pub fn reads_after(self, earlier: Self) -> bool {
+        let queued = |order| matches!(order, Self::SharedLoad | Self::Memory);
+        self.writes_after(earlier) || queued(self) && queued(earlier)
+    }
+}

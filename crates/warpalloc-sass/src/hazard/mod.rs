@@ -1,0 +1,34 @@
+//! Whether stalls and scoreboards cover every hazard of a function.
+//!
+//! The hardware does not interlock: an instruction that reads a register too early gets its
+//! old value. Code is checked along every path of its control-flow graph under these rules,
+//! which are inferred from what ptxas writes and the hardware accepts.
+//!
+//! 1. An instruction of fixed latency reads its sources when it issues. Its result can be read
+//!    after a number of cycles that the classes of both instructions decide
+//!    ([`Latencies`]). Cycles are the sum of the stall counts in between.
+//! 2. An instruction of variable latency reads its general registers and writes its result at
+//!    unknown times; uniform registers and predicates it reads when it issues. Its result is
+//!    pending until its write scoreboard is waited for; its sources until its read or its
+//!    write scoreboard is.
+//! 3. A scoreboard counts. Waiting for it waits for every instruction that signals it.
+//! 4. Some instructions write in the order of issue, so that waiting for a later one covers an
+//!    earlier one that signals nothing: LDS, LDSM and SHFL; MOVM; textures and
+//!    surfaces;
+//!    transcendental functions and conversions; double precision where its latency is variable.
+//! 5. The instructions of one of these groups read in order too, and so do all that go through
+//!    the memory queue: loads, stores, atomics, shuffles, but not LDC.
+//! 6. `BAR` waits for the reads of what went through the memory queue before it.
+//! 7. `DEPBAR.LE SBn, k` waits for all but the last `k` instructions that signal a scoreboard,
+//!    which signal it in order of issue.
+//! 8. Convergence barriers are set and read in order.
+//! 9. No thread runs two instructions under opposite guards.
+
+mod check;
+mod class;
+mod latency;
+mod state;
+
+pub use check::{Hazard, HazardKind, check, distances};
+pub use class::Class;
+pub use latency::{Latencies, Slot};

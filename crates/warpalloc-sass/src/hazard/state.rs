@@ -1,0 +1,116 @@
+//! What is in flight at one point of the code.
+
+use super::class::Order;
+use super::latency::LONGEST;
+use crate::isa::Reg;
+
+/// An access that has not happened yet, of an instruction of variable latency.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pending {
+    pub reg: Reg,
+    /// Whether it is a write; else a read.
+    pub writes: bool,
+    /// The instruction.
+    pub inst: usize,
+    pub order: Order,
+    /// The scoreboards, any of which says that the access has happened.
+    pub scoreboards: u8,
+}
+
+impl Pending {
+    fn key(&self) -> (Reg, bool, usize) {
+        (self.reg, self.writes, self.inst)
+    }
+}
+
+/// A result of fixed latency.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Recent {
+    pub reg: Reg,
+    /// The instruction.
+    pub inst: usize,
+    /// Cycles since it issued.
+    pub age: u8,
+}
+
+impl Recent {
+    fn key(&self) -> (Reg, usize) {
+        (self.reg, self.inst)
+    }
+}
+
+/// Both, each in order of their keys.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct State {
+    pub pending: Vec<Pending>,
+    pub recent: Vec<Recent>,
+}
+
+impl State {
+    /// Waits for scoreboards.
+    pub fn wait(&mut self, scoreboards: u8) {
+        if scoreboards != 0 {
+            self.pending
+                .retain(|pending| pending.scoreboards & scoreboards == 0);
+        }
+    }
+
+    /// Lets cycles pass.
+    pub fn pass(&mut self, cycles: u8) {
+        for recent in &mut self.recent {
+            recent.age = recent.age.saturating_add(cycles);
+        }
+        self.recent.retain(|recent| recent.age < LONGEST);
+    }
+
+    /// Takes in what another path brings; says whether that is new.
+    pub fn join(&mut self, other: &Self) -> bool {
+        let mut changed = false;
+        for theirs in &other.pending {
+            match self
+                .pending
+                .binary_search_by_key(&theirs.key(), Pending::key)
+            {
+                Ok(at) => {
+                    let both = self.pending[at].scoreboards & theirs.scoreboards;
+                    changed |= both != self.pending[at].scoreboards;
+                    self.pending[at].scoreboards = both;
+                }
+                Err(at) => {
+                    self.pending.insert(at, *theirs);
+                    changed = true;
+                }
+            }
+        }
+        for theirs in &other.recent {
+            match self.recent.binary_search_by_key(&theirs.key(), Recent::key) {
+                Ok(at) if theirs.age < self.recent[at].age => {
+                    self.recent[at].age = theirs.age;
+                    changed = true;
+                }
+                Ok(_) => {}
+                Err(at) => {
+                    self.recent.insert(at, *theirs);
+                    changed = true;
+                }
+            }
+        }
+        changed
+    }
+
+    /// Adds a pending access, in place.
+    pub fn add_pending(&mut self, new: Pending) {
+        match self.pending.binary_search_by_key(&new.key(), Pending::key) {
+            Ok(at) => self.pending[at] = new,
+            Err(at) => self.pending.insert(at, new),
+        }
+    }
+
+    /// Adds a recent result, in place.
+    pub fn add_recent(&mut self, new: Recent) {
+        match self.recent.binary_search_by_key(&new.key(), Recent::key) {
+            Ok(at) => self.recent[at] = new,
+            Err(at) => self.recent.insert(at, new),
+        }
+    }
+}

@@ -4,6 +4,7 @@ use crate::apply::{self, Surroundings, Threads, Unspeakable};
 use crate::ast::{self, Body, Item, Module};
 use crate::bound::bounded;
 use crate::budget::{Block, Budget, Limits};
+use crate::calls::live_through_calls;
 use crate::debug::debug_registers;
 use crate::diag::Lines;
 use crate::fit::{Fit, fit};
@@ -353,6 +354,7 @@ impl<'m, 'a> Job<'m, 'a> {
             registers: up_to_highest(File::R),
             named: touched.registers(&target, File::R).count() as u32,
             predicates: up_to_highest(File::P),
+            live_through_calls: live_through_calls(&lowered.function),
         };
         Ok((allocated, edits))
     }

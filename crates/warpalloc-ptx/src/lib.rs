@@ -27,6 +27,7 @@ pub mod visit;
 
 mod bound;
 mod budget;
+mod calls;
 mod debug;
 mod fit;
 mod job;

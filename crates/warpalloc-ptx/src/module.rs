@@ -124,6 +124,8 @@ pub struct Allocated {
     pub named: u32,
     /// Predicates it uses, counted up to the highest.
     pub predicates: u32,
+    /// Values that are live through some call.
+    pub live_through_calls: u32,
 }
 
 /// What happened to one function.

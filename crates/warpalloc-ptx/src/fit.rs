@@ -2,10 +2,11 @@
 //!
 //! A strategy that spills at its budget may do without where it has more registers, and then use
 //! no more than it had been allowed: its heuristics see a limit and act early. So where an
-//! allocation spills, the strategy is asked without a limit too, and that allocation is taken
-//! where it stays within the budget.
+//! allocation spills though the budget is no less than the pressure, the strategy is asked without a
+//! limit too, and that allocation is taken where it stays within the budget.
 
 use warpalloc::allocation::Frame;
+use warpalloc::analysis::{Liveness, register_floor};
 use warpalloc::function::Function;
 use warpalloc::target::{File, Target};
 use warpalloc::{Allocation, Allocator, Error, Options, Strategy};
@@ -57,6 +58,7 @@ pub(crate) fn fit(
     }
     if options.strategy != Strategy::Naive
         && budget < machine.budget(File::R)
+        && register_floor(function, machine, &Liveness::compute(function)) <= budget
         // What cannot be allocated without a limit either is no reason to fail.
         && let Ok(free) = Fit::within(machine.budget(File::R), function, machine, options)
         && !free.spills()

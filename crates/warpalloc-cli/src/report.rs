@@ -63,8 +63,8 @@ pub fn summary(allocated: &Allocated) -> String {
         stats.spilled,
         frame.local + frame.shared
     );
-    if stats.live_through_calls > 0 {
-        let count = stats.live_through_calls;
+    if allocated.stats.live_through_calls > 0 {
+        let count = allocated.stats.live_through_calls;
         told += &format!(", {count} values live through calls");
     }
     if stats.fell_back {
@@ -105,7 +105,7 @@ fn as_text(files: &[File]) -> String {
                     e.reloads,
                     e.moves,
                     e.recomputes,
-                    s.live_through_calls
+                    a.stats.live_through_calls
                 )
             }
             Outcome::Passed(passed) => format!("{name:<width$} passed through: {}", passed.reason),
@@ -177,7 +177,7 @@ fn allocated_json(allocated: &Allocated) -> Value {
         "coalescing_rate": stats.coalescing_rate(),
         "iterations": stats.iterations,
         "fell_back": stats.fell_back,
-        "live_through_calls": stats.live_through_calls,
+        "live_through_calls": allocated.stats.live_through_calls,
         "moves": stats.edits.moves,
         "stores": stats.edits.stores,
         "reloads": stats.edits.reloads,

@@ -130,20 +130,25 @@ fn values_live_through_calls_are_counted() {
         "{}/../../corpus/ptx/calls.sm_90.ptx",
         env!("CARGO_MANIFEST_DIR")
     );
-    let args = [
-        "alloc",
-        &file,
-        "-o",
-        "/dev/null",
-        "--print-regalloc-stats=json",
-        "--regalloc=fatpoint",
-    ];
-    let json: Value = serde_json::from_slice(&with_input(&args, b"").stdout).unwrap();
-    let functions = json["functions"].as_array().unwrap().iter();
-    let through: u64 = functions
-        .filter_map(|f| f["live_through_calls"].as_u64())
-        .sum();
-    assert!(through > 0);
+    let through = |strategy: &str| {
+        let fixed = ["alloc", &file, "-o", "/dev/null", "--regalloc", strategy];
+        let json = [&fixed[..], &["--print-regalloc-stats=json"]].concat();
+        let json: Value = serde_json::from_slice(&with_input(&json, b"").stdout).unwrap();
+        let functions = json["functions"].as_array().unwrap();
+        let find = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
+        let table = [&fixed[..], &["--print-regalloc-stats"]].concat();
+        let table = text(&with_input(&table, b"").stdout);
+        let line = table
+            .lines()
+            .find(|line| line.starts_with("_Z9ackermannii"));
+        let told = line.unwrap().split_whitespace().last().unwrap().to_owned();
+        let count = |name| find(name)["live_through_calls"].as_u64().unwrap();
+        assert_eq!(told, count("_Z9ackermannii").to_string());
+        (count("_Z9ackermannii"), count("_Z5powerf"))
+    };
+    let briggs = through("briggs");
+    assert!(briggs.0 > 0 && briggs.1 == 0, "{briggs:?}");
+    assert_eq!(through("fatpoint"), briggs);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! A strategy that spills at its budget may do without where it has more registers, and then use
 //! no more than it had been allowed: its heuristics see a limit and act early. So where an
-//! allocation spills, the strategy is asked without a limit too, and that allocation is taken
-//! where it stays within the budget.
+//! allocation spills though the budget is no less than the pressure, the strategy is asked without a
+//! limit too, and that allocation is taken where it stays within the budget.
 
 use warpalloc::allocation::Frame;
 use warpalloc::analysis::{Liveness, register_floor};

@@ -110,6 +110,7 @@ impl Allocator {
             Strategy::Fatpoint => {
                 strategy::fatpoint::allocate(function, &liveness, target, options)?
             }
+            Strategy::Scan => strategy::scan::allocate(function, &liveness, target, options)?,
         };
         if options.verify {
             self.checker.check(function, target, &allocation)?;

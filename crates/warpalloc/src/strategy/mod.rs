@@ -3,3 +3,4 @@
 pub mod briggs;
 pub mod fatpoint;
 pub mod naive;
+pub mod scan;

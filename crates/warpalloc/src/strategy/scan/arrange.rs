@@ -101,7 +101,6 @@ impl<'a, const W: usize> Assigner<'a, W> {
     ) -> Result<(), usize> {
         let mut items = self.items(block, step, accesses, reloads, released);
         if !self.place_near(block, step, &mut items) && !self.pack_all(&mut items) {
-            if std::env::var("DBG").is_ok() { println!("arrange {number}"); for i in &items { println!("   {:?} {:?} {} {} fixed {:?} now {:?} place {:?} {:?}", i.what, i.shape, i.before, i.after, i.fixed, i.now, i.place, i.forbidden); } }
             return Err(number);
         }
         self.bring(block, step, &items, reloads);
@@ -142,7 +141,10 @@ impl<'a, const W: usize> Assigner<'a, W> {
                     reaches_memory: true,
                 },
                 before: early || seated.iter().any(|s| has(s.0)),
-                after: early || shared || unseated.iter().any(|s| has(s.1)) || is_written(code, block, step, link),
+                after: early
+                    || shared
+                    || unseated.iter().any(|s| has(s.1))
+                    || is_written(code, block, step, link),
                 forbidden: Mask::EMPTY,
                 fixed: link.fixed.map(|reg| reg.unit as usize),
                 now: None,
@@ -160,7 +162,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
             }
         }
         let pending = reloads.iter().map(|&v| (v, None));
-        let held = held.iter().map(|&v| (v, Some(self.at[v as usize] as usize)));
+        let held = held
+            .iter()
+            .map(|&v| (v, Some(self.at[v as usize] as usize)));
         for (value, now) in held.chain(pending) {
             let survives = self.survives(accesses, released, value);
             let free_read = accesses.iter().any(|&(v, role)| {
@@ -173,7 +177,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
             if absorbed && !free_read {
                 continue;
             }
-            let in_place = accesses.iter().any(|&(v, role)| v == value && role == Role::UseDef);
+            let in_place = accesses
+                .iter()
+                .any(|&(v, role)| v == value && role == Role::UseDef);
             let forbidden = match survives && !in_place {
                 true => clobbered[code.shape(value).file],
                 false => Mask::EMPTY,
@@ -228,7 +234,11 @@ impl<'a, const W: usize> Assigner<'a, W> {
             && code.function.inst(inst).clobbers != Clobbers::None
         {
             let clobbers = code.function.clobbers(code.target, inst);
-            for (file, mask) in clobbered.iter_mut().enumerate().take(code.target.files().len()) {
+            for (file, mask) in clobbered
+                .iter_mut()
+                .enumerate()
+                .take(code.target.files().len())
+            {
                 *mask = Mask::of_file(code.target, File::new(file), &clobbers);
             }
         }
@@ -260,11 +270,13 @@ impl<'a, const W: usize> Assigner<'a, W> {
         let mut rest: SmallVec<[usize; 8]> = (0..items.len())
             .filter(|&at| items[at].place.is_none())
             .collect();
-        rest.sort_by_key(|&at| {
+        let size = |items: &Items<'a, W>, at: usize| {
             let item = &items[at];
-            (Reverse(item.shape.align), Reverse(item.before && item.after))
-        });
-        for at in rest {
+            let both = item.before && item.after;
+            (item.shape.align, item.shape.width, both)
+        };
+        rest.sort_by_key(|&at| size(items, at));
+        while let Some(at) = rest.pop() {
             let closed = taken.closed_to(&items[at]);
             let starts = self.open_starts(items[at].shape, &closed);
             let hints = match items[at].what {
@@ -274,12 +286,77 @@ impl<'a, const W: usize> Assigner<'a, W> {
             let mut hints = hints.into_iter().flatten();
             let hinted = hints.find(|&unit| starts.contains(unit));
             let Some(start) = hinted.or_else(|| starts.lowest()) else {
-                return false;
+                let Some((start, displaced)) = self.cheapest_window(items, at) else {
+                    return false;
+                };
+                for &other in &displaced {
+                    items[other].place = None;
+                }
+                items[at].place = Some(start);
+                rest.extend(displaced);
+                rest.sort_by_key(|&at| size(items, at));
+                taken = Taken::new();
+                for item in items.iter() {
+                    if let Some(place) = item.place {
+                        taken.take(item, place);
+                    }
+                }
+                continue;
             };
             taken.take(&items[at], start);
             items[at].place = Some(start);
         }
         true
+    }
+
+    /// Where an item that finds no room displaces the fewest units, and whom: only items
+    /// that are smaller, so that the search ends.
+    fn cheapest_window(
+        &self,
+        items: &Items<'a, W>,
+        at: usize,
+    ) -> Option<(usize, SmallVec<[usize; 8]>)> {
+        let item = &items[at];
+        let shape = item.shape;
+        let is_smaller = |other: Shape| (other.align, other.width) < (shape.align, shape.width);
+        // What each unit costs, and who is there.
+        let mut cost = [0u16; 512];
+        let mut owners: [[u16; 2]; 512] = [[u16::MAX; 2]; 512];
+        const NEVER_MOVES: u16 = 1000;
+        for (number, other) in items.iter().enumerate() {
+            let times = [item.before && other.before, item.after && other.after];
+            let (Some(place), true) = (other.place, times.contains(&true)) else {
+                continue;
+            };
+            if other.shape.file != shape.file {
+                continue;
+            }
+            let movable = !matches!(other.what, What::Link(_)) && is_smaller(other.shape);
+            for unit in place..place + other.shape.width {
+                cost[unit] += if movable { 1 } else { NEVER_MOVES };
+                let free = owners[unit].iter_mut().find(|owner| **owner == u16::MAX);
+                if let Some(owner) = free {
+                    *owner = number as u16;
+                }
+            }
+        }
+        let starts = self.open_starts(shape, &item.forbidden);
+        let total = |start: &usize| -> u32 {
+            let units = &cost[*start..*start + shape.width];
+            units.iter().map(|&c| u32::from(c)).sum()
+        };
+        let start = starts.iter().min_by_key(total)?;
+        if total(&start) >= u32::from(NEVER_MOVES) {
+            return None;
+        }
+        let mut displaced: SmallVec<[usize; 8]> = SmallVec::new();
+        for owner in owners[start..start + shape.width].iter().flatten() {
+            let owner = usize::from(*owner);
+            if owner < items.len() && !displaced.contains(&owner) {
+                displaced.push(owner);
+            }
+        }
+        Some((start, displaced))
     }
 
     /// Places everything anew, largest alignment first.
@@ -418,7 +495,10 @@ impl<'a, const W: usize> Assigner<'a, W> {
         for item in items {
             match (item.what, item.place, item.now) {
                 (What::Old(_), Some(place), Some(now)) if place != now => {
-                    let (to, from) = (register(item.shape.file, place), register(item.shape.file, now));
+                    let (to, from) = (
+                        register(item.shape.file, place),
+                        register(item.shape.file, now),
+                    );
                     moves.push((to, from, item.shape.width));
                 }
                 (What::Old(value), Some(place), None) => fetched.push((value, place)),
@@ -500,6 +580,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
     fn settle_all(&mut self, block: Block, step: Step, items: &Items<'a, W>) {
         let code = self.code;
         for file in 0..FILES {
+            self.ghost[file][..code.units(file)].fill(NONE);
             self.free[file] = self.whole[file];
             self.owner[file][..code.units(file)].fill(NONE);
         }
@@ -533,13 +614,24 @@ impl<'a, const W: usize> Assigner<'a, W> {
 
     /// Whether a seated value lives on in its seat: it is in no item of its own and still
     /// read.
-    fn is_absorbed_survivor(&self, block: Block, step: Step, value: u32, items: &Items<'a, W>) -> bool {
+    fn is_absorbed_survivor(
+        &self,
+        block: Block,
+        step: Step,
+        value: u32,
+        items: &Items<'a, W>,
+    ) -> bool {
         let code = self.code;
         let own = |item: &Item<W>| matches!(item.what, What::Old(v) | What::New(v) if v == value);
-        let unseated = code.unseated(block, step).iter().any(|u| u.0.as_u32() == value);
+        let unseated = code
+            .unseated(block, step)
+            .iter()
+            .any(|u| u.0.as_u32() == value);
         let mut accesses = Accesses::new();
         code.accesses(block, step, &mut accesses);
-        let at = accesses.iter().position(|&(v, role)| v == value && role.reads());
+        let at = accesses
+            .iter()
+            .position(|&(v, role)| v == value && role.reads());
         let is_read = at.is_some_and(|at| self.next.after(at) != NEVER);
         !items.iter().any(own) && !unseated && is_read
     }

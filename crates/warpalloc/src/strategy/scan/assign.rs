@@ -20,6 +20,9 @@ use crate::target::{File, Mask, PReg};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
 
+/// How many parameters that are arguments of each other a claim goes through.
+const CLAIM_DEPTH: u32 = 4;
+
 /// No register.
 pub(super) const NOWHERE: u16 = u16::MAX;
 
@@ -55,7 +58,11 @@ pub(super) fn assign<const W: usize>(
         whole: std::array::from_fn(|file| Mask::first(code.units(file))),
         free: [Mask::EMPTY; FILES],
         owner: std::array::from_fn(|_| [NONE; 512]),
+        ghost: std::array::from_fn(|_| [NONE; 512]),
         has_wide: [false; FILES],
+        claims: std::array::from_fn(|_| [0; 512]),
+        claimed: [Mask::EMPTY; FILES],
+        claimed_until: std::array::from_fn(|_| [0; 512]),
         at: vec![NOWHERE; code.value_count()],
         arriving: vec![NOWHERE; code.value_count()],
         waiting: Vec::new(),
@@ -89,7 +96,14 @@ pub(super) struct Assigner<'a, const W: usize> {
     pub(super) whole: [Mask<W>; FILES],
     pub(super) free: [Mask<W>; FILES],
     pub(super) owner: [[u32; 512]; FILES],
+    /// The evicted value that each unit still holds.
+    pub(super) ghost: [[u32; 512]; FILES],
     has_wide: [bool; FILES],
+    /// How many values yet to be defined would like each unit.
+    claims: [[u16; 512]; FILES],
+    claimed: [Mask<W>; FILES],
+    /// The step that defines the last of them to claim the unit.
+    claimed_until: [[u32; 512]; FILES],
     /// Where each value in a register starts.
     pub(super) at: Vec<u16>,
     /// Where the predecessor at hand left each value.
@@ -120,12 +134,39 @@ impl<const W: usize> Assigner<'_, W> {
             self.step(block, number, step, &accesses, &here)?;
         }
         self.flush_edge(block);
-        let live = code.live_out(block).filter(|&v| self.is_held(v));
+        let live = code
+            .live_out(block)
+            .filter(|&v| self.is_held(v) || self.is_intact(v));
         let exit: SmallVec<[Located; 64]> = live.map(|v| (v, self.at[v as usize])).collect();
         self.out.exit.add(block, exit.into_iter());
         self.next.leave(code, block);
         self.done[block.index()] = true;
+        self.want_beside(block);
         Ok(())
+    }
+
+    /// Where paths meet further on, arguments that other paths have yet to define would like
+    /// to be where this one has its own.
+    fn want_beside(&mut self, block: Block) {
+        let code = self.code;
+        for edge in &code.edges()[code.outgoing(block)] {
+            let pairs = code.pairs(edge);
+            if pairs.is_empty() || self.done[edge.to.index()] {
+                continue;
+            }
+            for &number in code.incoming(edge.to) {
+                let other = &code.edges()[number as usize];
+                if self.done[other.from.index()] {
+                    continue;
+                }
+                for (&(_, here), &(_, there)) in pairs.iter().zip(code.pairs(other)) {
+                    let is_new = self.at[there as usize] == NOWHERE;
+                    if is_new && self.is_held(here) {
+                        self.claim(there, self.at[here as usize] as usize);
+                    }
+                }
+            }
+        }
     }
 
     /// Whether `value` is in a register now.
@@ -139,6 +180,7 @@ impl<const W: usize> Assigner<'_, W> {
     fn enter(&mut self, block: Block) -> Result<(), usize> {
         let code = self.code;
         for file in 0..FILES {
+            self.ghost[file][..code.units(file)].fill(NONE);
             self.free[file] = self.whole[file];
             self.owner[file][..code.units(file)].fill(NONE);
         }
@@ -146,7 +188,10 @@ impl<const W: usize> Assigner<'_, W> {
             Some(plan) => plan.entry.of(block).iter().map(|r| r.value).collect(),
             None => code.live_in(block).collect(),
         };
-        let known = code.incoming(block).iter().map(|&e| &code.edges()[e as usize]);
+        let known = code
+            .incoming(block)
+            .iter()
+            .map(|&e| &code.edges()[e as usize]);
         let known = known.filter(|e| self.done[e.from.index()]);
         let often = |e: &&super::code::Edge| code.edge_frequency(e);
         let from = known.max_by(|a, b| often(a).total_cmp(&often(b)).then(b.from.cmp(&a.from)));
@@ -223,9 +268,50 @@ impl<const W: usize> Assigner<'_, W> {
             }
             for &(param, arg) in code.pairs(edge) {
                 if self.is_held(param) && param != arg {
-                    self.affinities.want(arg, self.at[param as usize] as usize);
+                    self.claim(arg, self.at[param as usize] as usize);
                 }
             }
+        }
+    }
+
+    /// Keeps `unit` for `value`, as long as others can do without.
+    fn claim(&mut self, value: u32, unit: usize) {
+        self.claim_through(value, unit, CLAIM_DEPTH);
+    }
+
+    /// The same; where `value` is a parameter itself, its arguments would like to be there.
+    fn claim_through(&mut self, value: u32, unit: usize, depth: u32) {
+        let code = self.code;
+        if let Some(block) = self.affinities.param_of(value)
+            && depth > 0
+            && !self.done[block.index()]
+            && let Some(index) = code.params(block).iter().position(|&p| p == value)
+        {
+            for &number in code.incoming(block) {
+                let arg = code.pairs(&code.edges()[number as usize])[index].1;
+                if self.at[arg as usize] == NOWHERE && arg != value {
+                    self.claim_through(arg, unit, depth - 1);
+                }
+            }
+        }
+        self.redeem(value);
+        self.affinities.want(value, unit);
+        let file = self.code.shape(value).file;
+        self.claims[file][unit] += 1;
+        self.claimed[file].insert(unit);
+        self.claimed_until[file][unit] = self.affinities.defined_at(value);
+    }
+
+    /// Gives up what was kept for `value`.
+    #[inline]
+    fn redeem(&mut self, value: u32) {
+        let Some(unit) = self.affinities.redeem(value) else {
+            return;
+        };
+        let file = self.code.shape(value).file;
+        self.claims[file][unit] -= 1;
+        if self.claims[file][unit] == 0 {
+            self.claimed[file].remove(unit);
         }
     }
 
@@ -262,7 +348,7 @@ impl<const W: usize> Assigner<'_, W> {
                 self.store(event.value);
             }
             match event.kind {
-                EventKind::Evict => self.vacate(event.value),
+                EventKind::Evict => self.evict(event.value),
                 EventKind::Release => released.push(event.value),
                 EventKind::Reload => reloads.push(event.value),
             }
@@ -293,7 +379,13 @@ impl<const W: usize> Assigner<'_, W> {
         reloads: &[u32],
         released: &[u32],
     ) -> bool {
+        let mut intact: SmallVec<[u32; 4]> = SmallVec::new();
         for (at, &value) in reloads.iter().enumerate() {
+            if self.is_intact(value) {
+                intact.push(value);
+                self.settle(value, self.at[value as usize] as usize);
+                continue;
+            }
             match self.pick(value, &[]) {
                 Some(unit) => self.settle(value, unit),
                 None => {
@@ -337,19 +429,46 @@ impl<const W: usize> Assigner<'_, W> {
             reloads.iter().for_each(|&v| self.vacate(v));
             return false;
         }
-        for &value in reloads {
+        for &value in reloads.iter().filter(|v| !intact.contains(v)) {
             self.reload(value, self.at[value as usize] as usize);
         }
         self.emit(block, step, accesses, &results);
         for &(value, unit) in &results {
             self.at[value as usize] = unit;
             self.affinities.settle(value, unit as usize);
+            self.redeem(value);
         }
         true
     }
 
+    /// Takes `value` out of its register, which still holds it until somebody else comes.
+    fn evict(&mut self, value: u32) {
+        if self.is_held(value) {
+            let shape = self.code.shape(value);
+            let at = self.at[value as usize] as usize;
+            self.vacate_units(shape, at);
+            self.ghost[shape.file][at..at + shape.width].fill(value);
+        }
+    }
+
+    /// Whether the register that `value` left holds it still.
+    fn is_intact(&self, value: u32) -> bool {
+        let shape = self.code.shape(value);
+        let at = self.at[value as usize];
+        at != NOWHERE && {
+            let units = at as usize..at as usize + shape.width;
+            self.ghost[shape.file][units].iter().all(|&v| v == value)
+        }
+    }
+
     /// Where the source of a copy to `value` is, if it dies here.
-    fn copied_from(&self, block: Block, step: Step, value: u32, dying: &[u32]) -> SmallVec<[usize; 2]> {
+    fn copied_from(
+        &self,
+        block: Block,
+        step: Step,
+        value: u32,
+        dying: &[u32],
+    ) -> SmallVec<[usize; 2]> {
         let code = self.code;
         let source = match code.op(block, step) {
             Op::Inst { inst, values } if code.function.inst(*inst).kind == Kind::Copy => {
@@ -363,8 +482,12 @@ impl<const W: usize> Assigner<'_, W> {
             }
             _ => None,
         };
-        let source = source.filter(|v| dying.contains(v) && code.shape(*v).file == code.shape(value).file);
-        source.iter().map(|&v| self.at[v as usize] as usize).collect()
+        let source =
+            source.filter(|v| dying.contains(v) && code.shape(*v).file == code.shape(value).file);
+        source
+            .iter()
+            .map(|&v| self.at[v as usize] as usize)
+            .collect()
     }
 
     /// Writes down the registers of a plain step whose results are in `results`.
@@ -392,7 +515,11 @@ impl<const W: usize> Assigner<'_, W> {
                     .iter()
                     .map(|(to, from)| {
                         let width = code.shape(to.as_u32()).width;
-                        (register(to.as_u32(), true), register(from.as_u32(), false), width)
+                        (
+                            register(to.as_u32(), true),
+                            register(from.as_u32(), false),
+                            width,
+                        )
                     })
                     .collect();
                 self.move_all(&moves);
@@ -418,7 +545,9 @@ impl<const W: usize> Assigner<'_, W> {
     /// Puts the edits that wait before `inst`, whose registers are known.
     pub(super) fn finish_inst(&mut self, _: Block, inst: crate::function::Inst) {
         let point = Point::Before(inst);
-        self.out.edits.extend(self.waiting.drain(..).map(|edit| (point, edit)));
+        self.out
+            .edits
+            .extend(self.waiting.drain(..).map(|edit| (point, edit)));
         if self.code.function.inst(inst).kind == Kind::Copy {
             self.out.copies += 1;
             if self.is_in_place(inst) {
@@ -434,7 +563,9 @@ impl<const W: usize> Assigner<'_, W> {
         let units = |reads: bool| {
             let operands = function.operands(inst).iter();
             let registers = &self.out.registers[function.operand_range(inst)];
-            let side = operands.zip(registers).filter(move |(o, _)| o.role.reads() == reads);
+            let side = operands
+                .zip(registers)
+                .filter(move |(o, _)| o.role.reads() == reads);
             side.flat_map(|(o, &reg)| {
                 let width = self.code.target.width(function.vreg(o.vreg).class);
                 self.code.target.units(reg, width)
@@ -446,14 +577,16 @@ impl<const W: usize> Assigner<'_, W> {
     fn flush_edge(&mut self, block: Block) {
         if let Some((from, succ)) = self.code.program.blocks[block].edge {
             let point = Point::Edge(from, succ);
-            self.out.edits.extend(self.waiting.drain(..).map(|edit| (point, edit)));
+            self.out
+                .edits
+                .extend(self.waiting.drain(..).map(|edit| (point, edit)));
         }
         self.waiting.clear();
     }
 
     /// Moves that happen at once, `(to, from, width)`.
     pub(super) fn move_all(&mut self, moves: &[(PReg, PReg, usize)]) {
-        super::edges::push_moves(moves, &mut self.waiting);
+        super::moves::push_moves(moves, None, &mut self.waiting);
     }
 
     fn store(&mut self, value: u32) {
@@ -470,7 +603,13 @@ impl<const W: usize> Assigner<'_, W> {
         let to = PReg::new(File::new(shape.file), unit);
         let remat = self.plan.and_then(|plan| plan.remat.instruction(value));
         if let Some(inst) = remat {
-            let regs = self.code.function.operands(inst).iter().map(|_| to).collect();
+            let regs = self
+                .code
+                .function
+                .operands(inst)
+                .iter()
+                .map(|_| to)
+                .collect();
             self.waiting.push(Edit::Recompute { inst, regs });
         } else if let Some(from) = self.stores.slot(value) {
             let width = shape.width as u8;
@@ -492,7 +631,16 @@ impl<const W: usize> Assigner<'_, W> {
             return Some(unit);
         }
         let starts = self.starts(shape);
-        if shape.width == 1 && self.has_wide[shape.file] {
+        if shape.width == 1 && !self.has_wide[shape.file] {
+            let unclaimed = starts.without(&self.claimed[shape.file]);
+            let until = &self.claimed_until[shape.file];
+            return unclaimed.lowest().or_else(|| {
+                starts
+                    .iter()
+                    .max_by_key(|&unit| (until[unit], std::cmp::Reverse(unit)))
+            });
+        }
+        if shape.width == 1 {
             // Leave whole pairs to those who need them.
             let even = Mask::multiples_of(2);
             let pairs = starts.without(&even).down(1).and(&starts).and(&even);
@@ -514,7 +662,8 @@ impl<const W: usize> Assigner<'_, W> {
             return *free;
         }
         let taken = self.whole[shape.file].without(free);
-        let first = self.code.units(shape.file) + 1 - shape.width.min(self.code.units(shape.file) + 1);
+        let first =
+            self.code.units(shape.file) + 1 - shape.width.min(self.code.units(shape.file) + 1);
         let within = Mask::first(first);
         let aligned = Mask::multiples_of(shape.align).and(&within);
         aligned.without(&taken.blocked_starts(shape.width))
@@ -533,6 +682,7 @@ impl<const W: usize> Assigner<'_, W> {
         self.occupy(value, unit);
         self.at[value as usize] = unit as u16;
         self.affinities.settle(value, unit);
+        self.redeem(value);
     }
 
     #[inline]
@@ -541,6 +691,7 @@ impl<const W: usize> Assigner<'_, W> {
         for unit in unit..unit + shape.width {
             self.free[shape.file].remove(unit);
             self.owner[shape.file][unit] = value;
+            self.ghost[shape.file][unit] = NONE;
         }
     }
 

@@ -100,11 +100,15 @@ pub(super) fn carry(program: &mut Program, target: &Target, values: &[Value], sp
 fn rejoin(program: &mut Program) {
     let mut seat_of = vec![false; program.values.len()];
     for link in &program.links {
-        link.members.iter().for_each(|m| seat_of[m.0.index()] = true);
+        link.members
+            .iter()
+            .for_each(|m| seat_of[m.0.index()] = true);
     }
     let seat_of = |value: Value| seat_of.get(value.index()).copied().unwrap_or(false);
     for block in program.blocks.keys() {
-        let mut rest = std::mem::take(&mut program.blocks[block].ops).into_iter().peekable();
+        let mut rest = std::mem::take(&mut program.blocks[block].ops)
+            .into_iter()
+            .peekable();
         let mut out: Vec<Op> = Vec::new();
         while let Some(op) = rest.next() {
             let Op::Inst { values, .. } = &op else {
@@ -116,7 +120,12 @@ fn rejoin(program: &mut Program) {
                 continue;
             }
             let own = values.clone();
-            let start = out.len() - out.iter().rev().take_while(|op| feeds(op, &own, seat_of)).count();
+            let start = out.len()
+                - out
+                    .iter()
+                    .rev()
+                    .take_while(|op| feeds(op, &own, seat_of))
+                    .count();
             let (mut pairs, mut transfers) = (SmallVec::new(), Vec::new());
             for op in out.drain(start..) {
                 match op {
@@ -154,7 +163,9 @@ fn rejoin(program: &mut Program) {
 /// Whether `op` only brings values to an instruction over `own`.
 fn feeds(op: &Op, own: &[Value], is_seat: impl Fn(Value) -> bool) -> bool {
     match op {
-        Op::Copies(pairs) => pairs.iter().all(|&(to, _)| own.contains(&to) && is_seat(to)),
+        Op::Copies(pairs) => pairs
+            .iter()
+            .all(|&(to, _)| own.contains(&to) && is_seat(to)),
         Op::Transfer { to, .. } => own.contains(to),
         _ => false,
     }
@@ -163,7 +174,9 @@ fn feeds(op: &Op, own: &[Value], is_seat: impl Fn(Value) -> bool) -> bool {
 /// Whether `op` only takes values from an instruction over `own`.
 fn drains(op: &Op, own: &[Value], is_seat: impl Fn(Value) -> bool) -> bool {
     match op {
-        Op::Copies(pairs) => pairs.iter().all(|&(_, from)| own.contains(&from) && is_seat(from)),
+        Op::Copies(pairs) => pairs
+            .iter()
+            .all(|&(_, from)| own.contains(&from) && is_seat(from)),
         Op::Transfer { from, .. } => own.contains(from),
         _ => false,
     }

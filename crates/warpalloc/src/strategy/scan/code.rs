@@ -89,11 +89,7 @@ pub(super) struct Code<'a> {
 
 impl<'a> Code<'a> {
     /// The code of a program as it was made from its function.
-    pub fn of_function(
-        program: Program<'a>,
-        target: &'a Target,
-        liveness: &Liveness,
-    ) -> Code<'a> {
+    pub fn of_function(program: Program<'a>, target: &'a Target, liveness: &Liveness) -> Code<'a> {
         let function = program.function;
         let order = Order::compute(function);
         let loops = Loops::compute(function, &order);
@@ -163,7 +159,11 @@ impl<'a> Code<'a> {
             frequencies,
             liveness,
             shapes: target.classes().map(|(_, class)| shape(class)).collect(),
-            class: program.values.values().map(|v| v.class.index() as u8).collect(),
+            class: program
+                .values
+                .values()
+                .map(|v| v.class.index() as u8)
+                .collect(),
             link,
             steps: Vec::new(),
             step_starts: vec![0],
@@ -187,7 +187,9 @@ impl<'a> Code<'a> {
             while at < ops.len() {
                 let seats = self.copies_into_seats(&ops[at]) && at + 1 < ops.len();
                 at += usize::from(seats);
-                let unseats = ops.get(at + 1).is_some_and(|op| self.copies_out_of_seats(op));
+                let unseats = ops
+                    .get(at + 1)
+                    .is_some_and(|op| self.copies_out_of_seats(op));
                 let constrained = seats || unseats || self.is_constrained(&ops[at]);
                 self.steps.push(Step {
                     op: at as u32,
@@ -444,15 +446,23 @@ impl Points for Code<'_> {
     fn accesses(&self, (block, number): (Block, u32)) -> impl Iterator<Item = (Value, Role)> + '_ {
         let mut accesses = Accesses::new();
         Code::accesses(self, block, self.steps[number as usize], &mut accesses);
-        accesses.into_iter().map(|(value, role)| (Value::from_u32(value), role))
+        accesses
+            .into_iter()
+            .map(|(value, role)| (Value::from_u32(value), role))
     }
 
     fn parameters(&self, block: Block) -> impl Iterator<Item = Value> + '_ {
-        self.params(block).iter().map(|&value| Value::from_u32(value))
+        self.params(block)
+            .iter()
+            .map(|&value| Value::from_u32(value))
     }
 
     fn arguments(&self, block: Block) -> impl Iterator<Item = Value> + '_ {
         let edges = self.edges[self.outgoing(block)].iter();
-        edges.flat_map(|edge| self.pairs(edge).iter().map(|&(_, arg)| Value::from_u32(arg)))
+        edges.flat_map(|edge| {
+            self.pairs(edge)
+                .iter()
+                .map(|&(_, arg)| Value::from_u32(arg))
+        })
     }
 }

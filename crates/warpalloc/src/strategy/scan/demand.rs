@@ -202,7 +202,9 @@ impl Rooms {
     ) -> Option<Excess> {
         match tight {
             0 => demand.before.excess(&self.whole, files),
-            units => demand.before.excess(&self.whole.narrowed(code, units), files),
+            units => demand
+                .before
+                .excess(&self.whole.narrowed(code, units), files),
         }
     }
 }
@@ -270,7 +272,8 @@ fn add_links(
         for &(seat, real) in seated.iter().filter(|(seat, _)| is_member(*seat)) {
             is_read = true;
             let value = real.as_u32();
-            let first = seated.iter().position(|s| s.1 == real) == seated.iter().position(|s| s.0 == seat);
+            let first =
+                seated.iter().position(|s| s.1 == real) == seated.iter().position(|s| s.0 == seat);
             if first && (dies(value) || unseated.iter().any(|u| u.0 == real)) {
                 before.remove(code.shape(value));
             } else if is_shared(code, block, step, seat.as_u32(), value) {
@@ -297,18 +300,27 @@ fn add_links(
         }
     }
     for (load, fixed) in [before, after].into_iter().zip(&fixed) {
-        for (file, units) in fixed.iter().enumerate().filter(|(_, units)| !units.is_empty()) {
+        for (file, units) in fixed
+            .iter()
+            .enumerate()
+            .filter(|(_, units)| !units.is_empty())
+        {
             load.add_fixed(file, units);
         }
     }
 }
 
 /// Whether a value that is read again may live in a seat: the step leaves the seat alone,
-/// and the value has no other.
+/// the value has no other, and no result can be fixed to the same place.
 pub(super) fn is_shared(code: &Code, block: Block, step: Step, seat: u32, real: u32) -> bool {
     let seats = code.seated(block, step).iter();
     let clobbers = |inst| code.function.inst(inst).clobbers != Clobbers::None;
+    let fixed = |link: &&Link| link.fixed.is_some();
+    let is_fixed = code
+        .link_of(seat)
+        .is_some_and(|n| fixed(&&code.program.links[n as usize]));
     !code.program.values[Value::from_u32(seat)].is_result
+        && !(is_fixed && links(code, block, step).into_iter().filter(fixed).count() > 1)
         && seats.filter(|(_, r)| r.as_u32() == real).count() == 1
         && !code.inst(block, step).is_some_and(clobbers)
 }
@@ -331,7 +343,10 @@ pub(super) fn links<'a>(code: &'a Code, block: Block, step: Step) -> SmallVec<[&
 
 /// The file, width and alignment of a link.
 pub(super) fn extent(code: &Code, link: &Link) -> (usize, usize, usize) {
-    let ends = link.members.iter().map(|&(seat, at)| at as usize + code.shape(seat.as_u32()).width);
+    let ends = link
+        .members
+        .iter()
+        .map(|&(seat, at)| at as usize + code.shape(seat.as_u32()).width);
     let file = code.shape(link.members[0].0.as_u32()).file;
     (file, ends.max().unwrap_or(0), link.align)
 }

@@ -8,24 +8,13 @@
 
 use super::assign::{Assigned, NOWHERE};
 use super::code::{Code, Edge};
+use super::moves::push_moves;
 use super::spill::Plan;
 use super::stores::{Exits, Stores, class};
 use crate::allocation::{Edit, Point, SlotAddr};
 use crate::function::Inst;
-use crate::program::sequence;
-use crate::target::{File, PReg};
+use crate::target::{File, Mask, PReg};
 use smallvec::SmallVec;
-
-/// Appends edits that do `moves` (to, from, width) at once.
-pub(super) fn push_moves(moves: &[(PReg, PReg, usize)], out: &mut Vec<Edit>) {
-    let moved = moves.iter().filter(|(to, from, _)| to != from);
-    let moved: SmallVec<[(PReg, PReg, usize); 8]> = moved.copied().collect();
-    match moved[..] {
-        [] => {}
-        [(to, from, 1)] => out.push(Edit::Move { to, from, width: 1 }),
-        _ => out.extend(sequence(&moved)),
-    }
-}
 
 /// Where a value comes from on an edge.
 #[derive(Clone, Copy)]
@@ -58,7 +47,9 @@ pub(super) fn connect(
             Some((from, succ)) => Point::Edge(from, succ),
             None => Point::Edge(edge.from, edge.succ),
         };
-        assigned.edits.extend(edits.drain(..).map(|edit| (point, edit)));
+        assigned
+            .edits
+            .extend(edits.drain(..).map(|edit| (point, edit)));
     }
 }
 
@@ -119,7 +110,8 @@ impl Connector<'_> {
             });
             self.parameters_in_memory(plan, edge, assigned, &mut fetches, out);
         }
-        push_moves(&moves, out);
+        let idle = self.idle(edge, assigned);
+        push_moves(&moves, idle, out);
         for (to, source, width) in fetches {
             fetch(code, to, source, width, out);
         }
@@ -138,11 +130,19 @@ impl Connector<'_> {
         let in_memory = plan.in_memory.of(edge.to);
         let mut fills: SmallVec<[(u32, SlotAddr, Source); 4]> = SmallVec::new();
         for &(param, arg) in code.pairs(edge) {
-            let Some(to) = self.stores.slot(param).filter(|_| in_memory.contains(&param)) else {
+            let Some(to) = self
+                .stores
+                .slot(param)
+                .filter(|_| in_memory.contains(&param))
+            else {
                 continue;
             };
+            let slot = self.stores.slot(arg);
+            let clean = self.stores.at_definition(arg) || self.exits.is_clean(arg);
             match self.source(arg) {
                 Some(Source::Slot(from)) if from == to => {}
+                // The argument is in memory already, and in the right place.
+                Some(Source::Register(_)) if slot == Some(to) && clean => {}
                 Some(source) => fills.push((param, to, source)),
                 None => {}
             }
@@ -153,23 +153,47 @@ impl Connector<'_> {
         let overwritten: SmallVec<[SlotAddr; 4]> = fills.iter().map(|f| f.1).collect();
         let mut aside = 0;
         let mut saved: SmallVec<[(SlotAddr, SlotAddr); 4]> = SmallVec::new();
-        let reads = fills.iter_mut().map(|f| (code.shape(f.0).width, f.0, &mut f.2));
+        let reads = fills
+            .iter_mut()
+            .map(|f| (code.shape(f.0).width, f.0, &mut f.2));
         let reads: Vec<_> = reads.collect();
         for (width, param, source) in reads {
-            self.set_aside(edge, assigned, (width, param), source, &overwritten, &mut aside, &mut saved, out);
+            self.set_aside(
+                edge,
+                assigned,
+                (width, param),
+                source,
+                &overwritten,
+                &mut aside,
+                &mut saved,
+                out,
+            );
         }
         for (to, source, width) in fetches.iter_mut() {
             if let Source::Slot(slot) = *source
                 && overwritten.contains(&slot)
             {
                 let value = self.value_of_width(*width, to.file);
-                self.set_aside(edge, assigned, (*width, value), source, &overwritten, &mut aside, &mut saved, out);
+                self.set_aside(
+                    edge,
+                    assigned,
+                    (*width, value),
+                    source,
+                    &overwritten,
+                    &mut aside,
+                    &mut saved,
+                    out,
+                );
             }
         }
         for (param, to, source) in fills {
             let width = code.shape(param).width;
             match source {
-                Source::Register(from) => out.push(Edit::Store { to, from, width: width as u8 }),
+                Source::Register(from) => out.push(Edit::Store {
+                    to,
+                    from,
+                    width: width as u8,
+                }),
                 source => self.through_register(edge, assigned, param, to, source, out),
             }
         }
@@ -234,9 +258,7 @@ impl Connector<'_> {
             exit.iter().filter(move |&&(v, at)| {
                 let other = code.shape(v);
                 let at = at as usize;
-                other.file == shape.file
-                    && at < start + shape.width
-                    && start < at + other.width
+                other.file == shape.file && at < start + shape.width && start < at + other.width
             })
         };
         let last = code.units(shape.file).saturating_sub(shape.width);
@@ -251,8 +273,16 @@ impl Connector<'_> {
             let slot = self.stores.shadow(bytes, usize::MAX / 2 + index);
             let reg = self.register(other, at);
             let width = code.shape(other).width as u8;
-            out.push(Edit::Store { to: slot, from: reg, width });
-            back.push(Edit::Reload { to: reg, from: slot, width });
+            out.push(Edit::Store {
+                to: slot,
+                from: reg,
+                width,
+            });
+            back.push(Edit::Reload {
+                to: reg,
+                from: slot,
+                width,
+            });
         }
         fetch(code, register, source, shape.width, out);
         out.push(Edit::Store {
@@ -261,6 +291,21 @@ impl Connector<'_> {
             width: shape.width as u8,
         });
         out.extend(back);
+    }
+
+    /// A unit of the general file that nothing has before or after the registers move.
+    fn idle(&self, edge: &Edge, assigned: &Assigned) -> Option<PReg> {
+        let mut taken: Mask<8> = Mask::EMPTY;
+        let ends = [assigned.exit.of(edge.from), assigned.entry.of(edge.to)];
+        for &(value, at) in ends.into_iter().flatten() {
+            let shape = self.code.shape(value);
+            if shape.file == File::R.index() {
+                let units = at as usize..at as usize + shape.width;
+                units.for_each(|unit| taken.insert(unit));
+            }
+        }
+        let free = Mask::<8>::first(self.code.units(File::R.index())).without(&taken);
+        free.lowest().map(|unit| PReg::new(File::R, unit))
     }
 
     fn register(&self, value: u32, unit: u16) -> PReg {

@@ -92,16 +92,26 @@ impl EntrySets {
             take(c, &mut load);
         }
         candidates.retain(|c| !stay(c));
-        match code.loops.innermost(block).filter(|_| code.loops.is_header(block)) {
+        match code
+            .loops
+            .innermost(block)
+            .filter(|_| code.loops.is_header(block))
+        {
             None => {
-                candidates.sort_unstable_by_key(|c| (edges - c.edges.min(edges), c.distance, c.value));
+                candidates
+                    .sort_unstable_by_key(|c| (edges - c.edges.min(edges), c.distance, c.value));
                 let held = candidates.iter().filter(|c| c.edges > 0 || edges == 0);
                 held.for_each(|c| take(c, &mut load));
             }
             Some(header_of) => {
                 self.mark_reads(code, header_of);
                 let is_read = |c: &Candidate| self.read_in[c.value as usize] == self.marks;
-                candidates.sort_unstable_by_key(|c| (c.distance, c.value));
+                // A parameter outside registers is stored in every round as well as reloaded.
+                let near = |c: &Candidate| match c.is_param {
+                    true => c.distance / 2,
+                    false => c.distance,
+                };
+                candidates.sort_unstable_by_key(|c| (near(c), c.value));
                 let read = candidates.iter().filter(|c| is_read(c));
                 read.for_each(|c| take(c, &mut load));
                 let mut room = self.room_beside(code, rooms, header_of, &candidates);
@@ -119,7 +129,9 @@ impl EntrySets {
         for c in &taken {
             self.at_exit[c.value as usize] = self.marks;
         }
-        let missing = code.live_in(block).filter(|&v| self.at_exit[v as usize] != self.marks);
+        let missing = code
+            .live_in(block)
+            .filter(|&v| self.at_exit[v as usize] != self.marks);
         plan.in_memory.add(block, missing);
         let residents = taken.iter().map(|c| Resident {
             value: c.value,
@@ -137,13 +149,16 @@ impl EntrySets {
         let params = code.params(block).len();
         let live = code.live_in(block).count();
         self.candidates.clear();
-        let new = code.live_in(block).enumerate().map(|(at, value)| Candidate {
-            value,
-            edges: 0,
-            clean: plan.remat.is_free(value),
-            distance: next.of(value),
-            is_param: at >= live - params && is_param(value),
-        });
+        let new = code
+            .live_in(block)
+            .enumerate()
+            .map(|(at, value)| Candidate {
+                value,
+                edges: 0,
+                clean: plan.remat.is_free(value),
+                distance: next.of(value),
+                is_param: at >= live - params && is_param(value),
+            });
         self.candidates.extend(new);
         let mut known = 0;
         let mut unknown = false;

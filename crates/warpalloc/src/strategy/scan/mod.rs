@@ -16,9 +16,11 @@ mod code;
 mod demand;
 mod edges;
 mod entry;
+mod moves;
 mod next_use;
 mod pressure;
 mod remat;
+mod share;
 mod spill;
 mod stores;
 
@@ -81,7 +83,6 @@ pub fn allocate(
                 return finish(&code, target, options, assigned, stores, stats);
             }
             Err(step) => {
-                if std::env::var("DBG").is_ok() { let b = (0..code.block_count()).map(|b| { use cranelift_entity::EntityRef; crate::function::Block::new(b)}).find(|b| code.steps(*b).contains(&step)).unwrap(); println!("DBG step {step} exceeded {:?} {:?} {:?} first {}", pressure.exceeded, code.step(step), code.inst(b, code.step(step)), code.steps(b).start == step); }
                 tight.resize(code.step_count(), 0);
                 let units = &mut tight[step];
                 *units = units.saturating_add(1 + *units / 2);
@@ -149,7 +150,9 @@ fn finish(
         let mut insts = allocation.block_insts(function, function.entry());
         let first = insts.next();
         let frame = &mut stores.frame;
-        keep_preserved(function, target, first, &touched, &mut edits, |bytes| frame.push(bytes));
+        keep_preserved(function, target, first, &touched, &mut edits, |bytes| {
+            frame.push(bytes)
+        });
         drop(insts);
         allocation.edits = Edits::new(function, edits);
     }
@@ -168,7 +171,8 @@ fn finish(
         Space::Shared => allocation.frame.shared = size,
     }
     allocation.stats.edits = EditCounts::of(&allocation.edits);
-    if options.finish && !allocation.edits.is_empty() {
+    let has_spilled = allocation.stats.spilled + allocation.stats.rematerialised > 0;
+    if options.finish && has_spilled {
         finish::run(function, target, &mut allocation);
     }
     Ok(allocation)

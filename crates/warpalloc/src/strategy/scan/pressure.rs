@@ -64,7 +64,10 @@ impl Walk<'_> {
             let step = code.step(number);
             code.accesses(block, step, &mut accesses);
             let live_after = match step.constrained {
-                true => accesses.iter().map(|&(v, _)| self.live[v as usize]).collect(),
+                true => accesses
+                    .iter()
+                    .map(|&(v, _)| self.live[v as usize])
+                    .collect(),
                 false => Vec::new(),
             };
             let mut after = load;

@@ -109,6 +109,10 @@ pub(super) fn spill(
         in_registers: Vec::new(),
         place: vec![NONE; code.value_count()],
         clean: vec![false; code.value_count()],
+        at_definitions: definition_costs(code),
+        untouched: vec![false; code.value_count()],
+        dropped: Vec::new(),
+        frequency: 0.0,
         load: Load::default(),
         events: Vec::new(),
         plan: Plan {
@@ -122,7 +126,9 @@ pub(super) fn spill(
     let mut entries = EntrySets::new(code, pressure);
     for &block in code.order.all() {
         let exit = distances.exit(block).iter();
-        spiller.next.enter(code, block, exit.map(|&(v, d)| (v.as_u32(), d)));
+        spiller
+            .next
+            .enter(code, block, exit.map(|&(v, d)| (v.as_u32(), d)));
         entries.choose(code, rooms, block, &spiller.next, &mut spiller.plan);
         spiller.block(block)?;
     }
@@ -139,6 +145,14 @@ struct Spiller<'a> {
     place: Vec<u32>,
     /// Whose slot is current.
     clean: Vec<bool>,
+    /// How often the definitions of each value run.
+    at_definitions: Vec<f32>,
+    /// Which values the block has neither read nor written.
+    untouched: Vec<bool>,
+    /// Values that left before the block touched them.
+    dropped: Vec<u32>,
+    /// How often the block at hand runs.
+    frequency: f32,
     load: Load,
     events: Vec<Event>,
     plan: Plan,
@@ -152,10 +166,13 @@ impl Spiller<'_> {
         }
         self.in_registers.clear();
         self.load = Load::default();
+        self.frequency = code.frequencies.block(block) as f32;
         for at in 0..self.plan.entry.of(block).len() {
             let Resident { value, clean } = self.plan.entry.of(block)[at];
             self.insert(value);
             self.clean[value as usize] = clean;
+            // What comes before the code of a block on an edge has no place of its own.
+            self.untouched[value as usize] = code.program.blocks[block].edge.is_none();
         }
         for &value in self.plan.in_memory.of(block) {
             self.clean[value as usize] = true;
@@ -165,6 +182,7 @@ impl Spiller<'_> {
             code.accesses(block, code.step(number), &mut accesses);
             self.step(block, number, &accesses)?;
         }
+        self.drop_untouched(block);
         let events = std::mem::take(&mut self.events);
         self.plan.events.add(block, events.iter().copied());
         self.events = events;
@@ -180,6 +198,24 @@ impl Spiller<'_> {
         Ok(())
     }
 
+    /// Values that left before the block touched them need not have been in registers when it
+    /// was entered.
+    fn drop_untouched(&mut self, block: Block) {
+        for resident in self.plan.entry.of(block) {
+            self.untouched[resident.value as usize] = false;
+        }
+        if self.dropped.is_empty() {
+            return;
+        }
+        self.dropped.sort_unstable();
+        let entry = self.plan.entry.of(block).to_vec();
+        let stays = |r: &Resident| self.dropped.binary_search(&r.value).is_err();
+        self.plan.entry.add(block, entry.into_iter().filter(stays));
+        let mut in_memory = self.plan.in_memory.of(block).to_vec();
+        in_memory.append(&mut self.dropped);
+        self.plan.in_memory.add(block, in_memory.into_iter());
+    }
+
     fn step(&mut self, block: Block, number: usize, accesses: &Accesses) -> Result<(), usize> {
         let code = self.code;
         let step = code.step(number);
@@ -191,6 +227,9 @@ impl Spiller<'_> {
                 self.insert(value);
                 reloads.push(value);
             }
+        }
+        for &(value, _) in accesses {
+            self.untouched[value as usize] = false;
         }
         let at = (number - code.steps(block).start) as u32;
         let event = |value, kind, stores| Event {
@@ -210,12 +249,13 @@ impl Spiller<'_> {
             let Some(value) = victim else {
                 // Nothing else can leave: what was to be kept free has to do.
                 match self.rooms.excess_before(code, &demand, 0, ALL) {
-                    Some(_) => { if std::env::var("DBG").is_ok() { println!("spill: {demand:?} {accesses:?} tight {tight} W {:?}", self.in_registers); } return Err(number) },
+                    Some(_) => return Err(number),
                     None => break,
                 }
             };
-            let stores = self.evict(value);
-            self.events.push(event(value, EventKind::Evict, stores));
+            if let Some(stores) = self.evict(value) {
+                self.events.push(event(value, EventKind::Evict, stores));
+            }
         }
         let mut released: smallvec::SmallVec<[u32; 4]> = smallvec::SmallVec::new();
         loop {
@@ -230,7 +270,7 @@ impl Spiller<'_> {
             };
             let Some(value) = self.furthest_after(excess, accesses, may_leave) else {
                 match self.rooms.excess(code, block, step, &demand, 0, ALL) {
-                    Some(_) => { if std::env::var("DBG").is_ok() { println!("spill: {demand:?} {accesses:?} tight {tight} W {:?}", self.in_registers); } return Err(number) },
+                    Some(_) => return Err(number),
                     None => break,
                 }
             };
@@ -241,8 +281,9 @@ impl Spiller<'_> {
                 released.push(value);
                 self.events.push(event(value, EventKind::Release, stores));
             } else {
-                let stores = self.evict(value);
-                self.events.push(event(value, EventKind::Evict, stores));
+                if let Some(stores) = self.evict(value) {
+                    self.events.push(event(value, EventKind::Evict, stores));
+                }
             }
         }
         // What leaves makes room for what comes back.
@@ -272,7 +313,9 @@ impl Spiller<'_> {
 
     /// Whether the contents that the step at hand reads in `value` are not read again.
     fn dies(&self, accesses: &Accesses, value: u32) -> bool {
-        let at = accesses.iter().position(|&(v, role)| v == value && role == Role::Use);
+        let at = accesses
+            .iter()
+            .position(|&(v, role)| v == value && role == Role::Use);
         at.is_some_and(|at| self.next.after(at) == NEVER)
     }
 
@@ -301,14 +344,14 @@ impl Spiller<'_> {
         may_leave: impl Fn(u32) -> bool,
         distance: impl Fn(u32) -> u32,
     ) -> Option<u32> {
-        let mut worst: Option<((u32, bool, u32), u32)> = None;
+        let mut worst: Option<((f32, u32), u32)> = None;
         for &value in &self.in_registers {
             let shape = self.code.shape(value);
             let counts = shape.file == excess.file && shape.align >= excess.align;
             if !counts || !shape.reaches_memory || self.is_unspillable(value) {
                 continue;
             }
-            let key = (distance(value), self.clean[value as usize], value);
+            let key = (distance(value) as f32 / self.price(value), value);
             if worst.is_none_or(|(w, _)| key > w) && may_leave(value) {
                 worst = Some((key, value));
             }
@@ -316,14 +359,36 @@ impl Spiller<'_> {
         worst.map(|(_, value)| value)
     }
 
+    /// What it costs to do without a register until the next use, in reloads: one, and a
+    /// store where the slot is not current, here or at the definitions.
+    fn price(&self, value: u32) -> f32 {
+        if self.plan.remat.is_free(value) {
+            return 0.5;
+        }
+        match self.clean[value as usize] {
+            true => 1.0,
+            false => {
+                1.0 + (self.at_definitions[value as usize] / self.frequency.max(1e-9)).min(1.0)
+            }
+        }
+    }
+
     fn is_unspillable(&self, value: u32) -> bool {
         self.code.program.values[Value::from_u32(value)].unspillable
     }
 
-    /// Takes `value` out of its register; says whether it must be stored.
-    fn evict(&mut self, value: u32) -> bool {
+    /// Takes `value` out of its register; says whether it must be stored, or nothing if it need
+    /// not have been there.
+    fn evict(&mut self, value: u32) -> Option<bool> {
         self.remove(value);
-        !std::mem::replace(&mut self.clean[value as usize], true)
+        let stores = !std::mem::replace(&mut self.clean[value as usize], true);
+        match std::mem::replace(&mut self.untouched[value as usize], false) {
+            true => {
+                self.dropped.push(value);
+                None
+            }
+            false => Some(stores),
+        }
     }
 
     fn insert(&mut self, value: u32) {
@@ -346,6 +411,27 @@ impl Spiller<'_> {
             self.place[moved as usize] = place;
         }
     }
+}
+
+/// How often the definitions of each value run.
+fn definition_costs(code: &Code) -> Vec<f32> {
+    let mut costs = vec![0.0; code.value_count()];
+    let mut accesses = Accesses::new();
+    for block in (0..code.block_count()).map(Block::new) {
+        let frequency = code.frequencies.block(block) as f32;
+        for &param in code.params(block) {
+            costs[param as usize] += frequency;
+        }
+        for number in code.steps(block) {
+            code.accesses(block, code.step(number), &mut accesses);
+            for &(value, role) in &accesses {
+                if role.writes() {
+                    costs[value as usize] += frequency;
+                }
+            }
+        }
+    }
+    costs
 }
 
 /// One counter per file.

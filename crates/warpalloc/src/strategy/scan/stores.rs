@@ -6,6 +6,7 @@
 //! definition is stored once, however often it leaves.
 
 use super::code::{Accesses, Code, Edge};
+use super::share::share_slots;
 use super::spill::{EventKind, Plan};
 use crate::allocation::{SlotAddr, Space};
 use crate::function::Block;
@@ -83,13 +84,17 @@ impl Stores {
             .map(|v| in_memory[v] && at_evictions[v] > 0.0 && at_definitions[v] <= at_evictions[v])
             .collect();
         stores.spilled = in_memory.iter().filter(|&&spilled| spilled).count() as u32;
-        stores.lay_out(code, &in_memory);
+        let classes = share_slots(code, &in_memory);
+        stores.lay_out(code, &in_memory, &classes);
         stores
     }
 
     /// Whether `value` is stored after each definition.
     pub fn at_definition(&self, value: u32) -> bool {
-        self.at_definition.get(value as usize).copied().unwrap_or(false)
+        self.at_definition
+            .get(value as usize)
+            .copied()
+            .unwrap_or(false)
     }
 
     /// The slot of a spilled value.
@@ -106,10 +111,10 @@ impl Stores {
     }
 
     /// Slots whose values are live in different stretches of code share a place.
-    fn lay_out(&mut self, code: &Code, in_memory: &[bool]) {
+    fn lay_out(&mut self, code: &Code, in_memory: &[bool], classes: &[u32]) {
         let mut spans = vec![(u32::MAX, 0); in_memory.len()];
         let mut cover = |value: u32, at: usize| {
-            let span: &mut (u32, u32) = &mut spans[value as usize];
+            let span: &mut (u32, u32) = &mut spans[classes[value as usize] as usize];
             *span = (span.0.min(at as u32), span.1.max(at as u32));
         };
         let mut accesses = Accesses::new();
@@ -121,7 +126,9 @@ impl Stores {
             code.live_in(block).for_each(|v| cover(v, base));
             code.live_out(block).for_each(|v| cover(v, end));
             for edge in &code.edges()[code.outgoing(block)] {
-                code.pairs(edge).iter().for_each(|&(param, _)| cover(param, end));
+                code.pairs(edge)
+                    .iter()
+                    .for_each(|&(param, _)| cover(param, end));
             }
             for number in steps {
                 code.accesses(block, code.step(number), &mut accesses);
@@ -130,7 +137,7 @@ impl Stores {
             }
         }
         let mut order: Vec<u32> = (0..in_memory.len() as u32)
-            .filter(|&v| in_memory[v as usize])
+            .filter(|&v| in_memory[v as usize] && classes[v as usize] == v)
             .collect();
         order.sort_unstable_by_key(|&v| (spans[v as usize], v));
         let mut busy = BinaryHeap::new();
@@ -152,6 +159,9 @@ impl Stores {
             });
             busy.push(Reverse((end, bytes, slot)));
             self.slot[value as usize] = slot;
+        }
+        for value in (0..in_memory.len()).filter(|&v| in_memory[v]) {
+            self.slot[value] = self.slot[classes[value] as usize];
         }
     }
 }
@@ -185,6 +195,11 @@ impl Exits {
         }
     }
 
+    /// Whether the slot of `value`, which is in a register, is current.
+    pub fn is_clean(&self, value: u32) -> bool {
+        self.held[value as usize] == (self.stamp, true)
+    }
+
     fn is_held(&self, value: u32) -> bool {
         self.held[value as usize].0 == self.stamp
     }
@@ -208,7 +223,9 @@ impl Exits {
     pub fn stored(&self, code: &Code, plan: &Plan, edge: &Edge, mut visit: impl FnMut(u32)) {
         let params = code.params(edge.to);
         let clean = plan.entry.of(edge.to).iter().filter(|r| r.clean);
-        let expected = clean.map(|r| r.value).chain(plan.in_memory.of(edge.to).iter().copied());
+        let expected = clean
+            .map(|r| r.value)
+            .chain(plan.in_memory.of(edge.to).iter().copied());
         for value in expected {
             if self.held[value as usize] == (self.stamp, false) && !params.contains(&value) {
                 visit(value);

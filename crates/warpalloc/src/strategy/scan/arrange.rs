@@ -46,6 +46,16 @@ enum What<'l> {
     New(u32),
 }
 
+/// A seat of a link, as far as its place matters.
+struct Lane {
+    offset: usize,
+    width: usize,
+    /// Where the value that goes there is now.
+    now: Option<usize>,
+    /// Where the value that comes from there would like to be.
+    hints: [Option<usize>; 2],
+}
+
 type Items<'l, const W: usize> = SmallVec<[Item<'l, W>; 32]>;
 
 /// Units that are taken, while inputs are read and once results are written.
@@ -104,7 +114,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
             return Err(number);
         }
         self.bring(block, step, &items, reloads);
-        self.write_down(block, step, accesses, &items);
+        self.write_down(block, step, &items);
         self.settle_all(block, step, &items);
         Ok(())
     }
@@ -446,8 +456,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
                 busy[now..now + other.shape.width].fill(1);
             }
         }
-        let mut members: SmallVec<[(usize, usize, Option<usize>, [Option<usize>; 2]); 8]> =
-            SmallVec::new();
+        let mut members: SmallVec<[Lane; 8]> = SmallVec::new();
         for &(seat, offset) in &link.members {
             let seated = self.code.seated(block, step).iter().find(|s| s.0 == seat);
             let now = seated.filter(|s| self.is_held(s.1.as_u32()));
@@ -461,13 +470,24 @@ impl<'a, const W: usize> Assigner<'a, W> {
                 None => [None; 2],
             };
             let width = self.code.shape(seat.as_u32()).width;
-            members.push((offset as usize, width, now, hints));
+            members.push(Lane {
+                offset: offset as usize,
+                width,
+                now,
+                hints,
+            });
         }
         let mut best: Option<(i32, usize)> = None;
         let starts = self.open_starts(item.shape, &closed);
         for start in starts.iter() {
             let mut cost = 0;
-            for &(offset, width, now, hints) in &members {
+            for &Lane {
+                offset,
+                width,
+                now,
+                hints,
+            } in &members
+            {
                 let at = start + offset;
                 let wide = 4 * width as i32;
                 match now {
@@ -530,7 +550,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
     }
 
     /// Writes down the registers of the step.
-    fn write_down(&mut self, block: Block, step: Step, accesses: &Accesses, items: &Items<'a, W>) {
+    fn write_down(&mut self, block: Block, step: Step, items: &Items<'a, W>) {
         let code = self.code;
         let find = |value: u32, writes: bool| {
             let found = items.iter().find_map(|item| match item.what {
@@ -553,7 +573,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
                     let writes = matches!(operand.role, Role::Def | Role::EarlyDef);
                     self.out.registers[at] = find(value.as_u32(), writes);
                 }
-                self.finish_inst(block, *inst);
+                self.finish_inst(*inst);
             }
             Op::Copies(pairs) => {
                 let side = |v: Value, writes| find(v.as_u32(), writes);
@@ -573,7 +593,6 @@ impl<'a, const W: usize> Assigner<'a, W> {
             }
             Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
         }
-        let _ = accesses;
     }
 
     /// Makes the places once the results are written those of the values.

@@ -508,7 +508,7 @@ impl<const W: usize> Assigner<'_, W> {
                 for (place, &(value, role)) in places {
                     *place = register(value, role == Role::Def);
                 }
-                self.finish_inst(block, *inst);
+                self.finish_inst(*inst);
             }
             Op::Copies(pairs) => {
                 let moves: SmallVec<[_; 4]> = pairs
@@ -543,7 +543,7 @@ impl<const W: usize> Assigner<'_, W> {
     }
 
     /// Puts the edits that wait before `inst`, whose registers are known.
-    pub(super) fn finish_inst(&mut self, _: Block, inst: crate::function::Inst) {
+    pub(super) fn finish_inst(&mut self, inst: crate::function::Inst) {
         let point = Point::Before(inst);
         self.out
             .edits

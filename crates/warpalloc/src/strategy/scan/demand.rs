@@ -315,14 +315,17 @@ fn add_links(
 pub(super) fn is_shared(code: &Code, block: Block, step: Step, seat: u32, real: u32) -> bool {
     let seats = code.seated(block, step).iter();
     let clobbers = |inst| code.function.inst(inst).clobbers != Clobbers::None;
-    let fixed = |link: &&Link| link.fixed.is_some();
-    let is_fixed = code
-        .link_of(seat)
-        .is_some_and(|n| fixed(&&code.program.links[n as usize]));
-    !code.program.values[Value::from_u32(seat)].is_result
-        && !(is_fixed && links(code, block, step).into_iter().filter(fixed).count() > 1)
-        && seats.filter(|(_, r)| r.as_u32() == real).count() == 1
-        && !code.inst(block, step).is_some_and(clobbers)
+    let is_fixed = |link: &&Link| link.fixed.is_some();
+    let fixed = links(code, block, step)
+        .into_iter()
+        .filter(is_fixed)
+        .count();
+    let own = code.link_of(seat).map(|n| &code.program.links[n as usize]);
+    let meets_another = fixed > 1 && own.as_ref().is_some_and(is_fixed);
+    let is_result = code.program.values[Value::from_u32(seat)].is_result;
+    let has_others = seats.filter(|(_, r)| r.as_u32() == real).count() != 1;
+    let is_clobbered = code.inst(block, step).is_some_and(clobbers);
+    !(is_result || meets_another || has_others || is_clobbered)
 }
 
 /// The links of a step.

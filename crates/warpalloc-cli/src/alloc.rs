@@ -35,7 +35,7 @@ pub struct AllocArgs {
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "75",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     occupancy_target: Option<u32>,
-    /// The allocator: briggs, fatpoint or naive [default: briggs]
+    /// The allocator: briggs, fatpoint, scan or naive [default: briggs]
     #[arg(long, value_name = "NAME", value_parser = strategy)]
     regalloc: Option<Strategy>,
     /// Where spilled values go

@@ -11,6 +11,7 @@
 use super::assign::{Assigner, is_rewritten};
 use super::code::{Accesses, FILES, NONE, Shape, Step};
 use super::demand::{extent, is_shared, links, writes_early};
+use super::pins::pinned_register;
 use crate::analysis::NEVER;
 use crate::function::{Block, Clobbers, Role};
 use crate::program::{Link, Op, Value};
@@ -410,6 +411,8 @@ impl<'a, const W: usize> Assigner<'a, W> {
         let units = self.code.units(shape.file);
         let within = Mask::first((units + 1).saturating_sub(shape.width));
         let aligned = Mask::multiples_of(shape.align).and(&within);
+        let mut closed = *closed;
+        closed.add(&Mask::first(units).without(&self.whole[shape.file]));
         aligned.without(&closed.blocked_starts(shape.width))
     }
 
@@ -553,6 +556,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
     fn write_down(&mut self, block: Block, step: Step, items: &Items<'a, W>) {
         let code = self.code;
         let find = |value: u32, writes: bool| {
+            if let Some(register) = pinned_register(code, value) {
+                return register;
+            }
             let found = items.iter().find_map(|item| match item.what {
                 What::Old(v) if v == value && !writes => item.place,
                 What::New(v) if v == value && writes => item.place,

@@ -8,7 +8,7 @@
 //! moves others out of the way.
 
 use super::affinity::Affinities;
-use super::code::{Accesses, Code, FILES, NONE, Shape, Step};
+use super::code::{Accesses, Code, FILES, NONE, NOWHERE, Shape, Step};
 use super::next_use::NextUse;
 use super::spill::{Event, EventKind, Lists, Plan};
 use super::stores::Stores;
@@ -22,9 +22,6 @@ use smallvec::SmallVec;
 
 /// How many parameters that are arguments of each other a claim goes through.
 const CLAIM_DEPTH: u32 = 4;
-
-/// No register.
-pub(super) const NOWHERE: u16 = u16::MAX;
 
 /// Where a value is where blocks meet.
 pub(super) type Located = (u32, u16);
@@ -55,7 +52,7 @@ pub(super) fn assign<const W: usize>(
         stores,
         affinities: Affinities::find(code),
         next: NextUse::new(code),
-        whole: std::array::from_fn(|file| Mask::first(code.units(file))),
+        whole: std::array::from_fn(|file| open_units(code, file)),
         free: [Mask::EMPTY; FILES],
         owner: std::array::from_fn(|_| [NONE; 512]),
         ghost: std::array::from_fn(|_| [NONE; 512]),
@@ -215,7 +212,8 @@ impl<const W: usize> Assigner<'_, W> {
                     },
                     Some(index) => {
                         let arg = code.pairs(edge)[index].1;
-                        waiting.push((value, self.arriving[arg as usize]));
+                        let at = self.arriving[arg as usize];
+                        waiting.push((value, at));
                     }
                 }
             }
@@ -661,7 +659,7 @@ impl<const W: usize> Assigner<'_, W> {
         if shape.width == 1 {
             return *free;
         }
-        let taken = self.whole[shape.file].without(free);
+        let taken = Mask::first(self.code.units(shape.file)).without(free);
         let first =
             self.code.units(shape.file) + 1 - shape.width.min(self.code.units(shape.file) + 1);
         let within = Mask::first(first);
@@ -710,6 +708,19 @@ impl<const W: usize> Assigner<'_, W> {
             self.free[shape.file].insert(unit);
             self.owner[shape.file][unit] = NONE;
         }
+    }
+}
+
+/// The units of a file that no pinned value has.
+fn open_units<const W: usize>(code: &Code, file: usize) -> Mask<W> {
+    let all = Mask::first(code.units(file));
+    match file < code.target.files().len() {
+        true => all.without(&Mask::of_file(
+            code.target,
+            File::new(file),
+            code.pinned_units(),
+        )),
+        false => all,
     }
 }
 

@@ -11,8 +11,8 @@
 
 use crate::analysis::{Cfg, Code as Points, Frequencies, Liveness, Loops, Order};
 use crate::function::{Block, Clobbers, Function, Inst, Role};
-use crate::program::{Op, Program, Value};
-use crate::target::{SpillPath, Target};
+use crate::program::{Op, Origin, Program, Value};
+use crate::target::{File, PReg, RegSet, SpillPath, Target};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -85,7 +85,13 @@ pub(super) struct Code<'a> {
     params: Vec<u32>,
     param_starts: Vec<u32>,
     units: [usize; FILES],
+    /// Where each pinned value is for good; empty where there is none.
+    pins: Vec<u16>,
+    pinned_units: RegSet,
 }
+
+/// No register.
+pub(super) const NOWHERE: u16 = u16::MAX;
 
 impl<'a> Code<'a> {
     /// The code of a program as it was made from its function.
@@ -146,7 +152,8 @@ impl<'a> Code<'a> {
         if !program.links.is_empty() {
             link = vec![NONE; program.values.len()];
             for (number, info) in program.links.iter().enumerate() {
-                for &(seat, _) in &info.members {
+                let seats = info.members.iter().map(|m| m.0);
+                for seat in seats.filter(|&seat| !is_pinned(&program, seat)) {
                     link[seat.index()] = number as u32;
                 }
             }
@@ -175,6 +182,8 @@ impl<'a> Code<'a> {
             params: Vec::new(),
             param_starts: vec![0],
             units,
+            pins: Vec::new(),
+            pinned_units: RegSet::new(target),
             program,
         }
     }
@@ -213,12 +222,15 @@ impl<'a> Code<'a> {
 
     fn is_constrained(&self, op: &Op) -> bool {
         let Op::Inst { inst, values } = op else {
-            return false;
+            let mut touched = op.accesses(self.function);
+            return matches!(op, Op::Copies(_))
+                && touched.any(|(v, _)| is_pinned(&self.program, v));
         };
         let function = self.function;
         !function.is_free(*inst)
             || function.inst(*inst).clobbers != Clobbers::None
             || values.iter().any(|v| self.link_of(v.as_u32()).is_some())
+            || values.iter().any(|&v| is_pinned(&self.program, v))
     }
 
     /// Keeps the parameters whose contents are read, or passed on.
@@ -335,12 +347,36 @@ impl<'a> Code<'a> {
         let seated = self.seated(block, step).iter();
         out.extend(seated.map(|(_, from)| (from.as_u32(), Role::Use)));
         op.for_each_access(self.function, |v, role| {
-            if self.link_of(v.as_u32()).is_none() {
+            if self.link_of(v.as_u32()).is_none() && self.pin(v.as_u32()).is_none() {
                 out.push((v.as_u32(), role));
             }
         });
         let unseated = self.unseated(block, step).iter();
         out.extend(unseated.map(|(to, _)| (to.as_u32(), Role::Def)));
+    }
+
+    /// Where `value` is for good, if it is pinned.
+    #[inline]
+    pub fn pin(&self, value: u32) -> Option<usize> {
+        let pin = self.pins.get(value as usize).copied();
+        pin.filter(|&pin| pin != NOWHERE).map(usize::from)
+    }
+
+    /// Units that belong to pinned values.
+    pub fn pinned_units(&self) -> &RegSet {
+        &self.pinned_units
+    }
+
+    /// Keeps pinned values in these registers; from now on nobody else sees them.
+    pub fn set_pins(&mut self, pins: Vec<u16>) {
+        for (value, &pin) in pins.iter().enumerate().filter(|(_, pin)| **pin != NOWHERE) {
+            let shape = self.shape(value as u32);
+            let register = PReg::new(File::new(shape.file), pin as usize);
+            for unit in self.target.units(register, shape.width) {
+                self.pinned_units.insert(unit);
+            }
+        }
+        self.pins = pins;
     }
 
     /// The link that `value` is a seat of.
@@ -363,12 +399,14 @@ impl<'a> Code<'a> {
     /// Values live into `block`, its parameters that are ever read included.
     pub fn live_in(&self, block: Block) -> impl Iterator<Item = u32> + '_ {
         let live = self.liveness.live_in(block).map(|v| v.as_u32());
+        let live = live.filter(|&v| self.pin(v).is_none());
         live.chain(self.params(block).iter().copied())
     }
 
     /// Values live out of `block`, arguments of its edges included.
     pub fn live_out(&self, block: Block) -> impl Iterator<Item = u32> + '_ {
-        self.liveness.live_out(block).map(|v| v.as_u32())
+        let live = self.liveness.live_out(block).map(|v| v.as_u32());
+        live.filter(|&v| self.pin(v).is_none())
     }
 
     /// The parameters of `block` that are ever read.
@@ -464,5 +502,13 @@ impl Points for Code<'_> {
                 .iter()
                 .map(|&(_, arg)| Value::from_u32(arg))
         })
+    }
+}
+
+/// Whether `value` is a pinned virtual register.
+pub(super) fn is_pinned(program: &Program, value: Value) -> bool {
+    match program.values[value].origin {
+        Origin::VReg(vreg) => program.function.vreg(vreg).pinned,
+        _ => false,
     }
 }

@@ -147,9 +147,10 @@ pub(super) struct Rooms {
 impl Rooms {
     pub fn new(code: &Code) -> Rooms {
         let abi = &code.target.abi().clobbered;
-        let clobbered = RegSet::of_registers(code.target, abi.iter().copied());
+        let mut clobbered = RegSet::of_registers(code.target, abi.iter().copied());
+        clobbered.union_with(code.pinned_units());
         Rooms {
-            whole: Load::room(code, &RegSet::new(code.target)),
+            whole: Load::room(code, code.pinned_units()),
             kept_by_calls: Load::room(code, &clobbered),
         }
     }
@@ -166,7 +167,8 @@ impl Rooms {
             Clobbers::None => None,
             Clobbers::Abi => Some(self.kept_by_calls),
             Clobbers::List(_) => {
-                let clobbers = code.function.clobbers(code.target, inst);
+                let mut clobbers = code.function.clobbers(code.target, inst);
+                clobbers.union_with(code.pinned_units());
                 Some(Load::room(code, &clobbers))
             }
         }

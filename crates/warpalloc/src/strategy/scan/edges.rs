@@ -6,8 +6,8 @@
 //! register. Where one parameter's slot is overwritten and another one's argument is read
 //! from it, what is read is set aside first.
 
-use super::assign::{Assigned, NOWHERE};
-use super::code::{Code, Edge};
+use super::assign::Assigned;
+use super::code::{Code, Edge, NOWHERE};
 use super::moves::push_moves;
 use super::spill::Plan;
 use super::stores::{Exits, Stores, class};
@@ -262,7 +262,12 @@ impl Connector<'_> {
             })
         };
         let last = code.units(shape.file).saturating_sub(shape.width);
-        let starts = (0..=last).step_by(shape.align);
+        let file = File::new(shape.file);
+        let is_open = |&start: &usize| {
+            let pinned = code.pinned_units();
+            !pinned.overlaps(code.target, PReg::new(file, start), shape.width)
+        };
+        let starts = (0..=last).step_by(shape.align).filter(is_open);
         let Some(start) = starts.min_by_key(|&start| in_the_way(start).count()) else {
             return;
         };
@@ -304,6 +309,8 @@ impl Connector<'_> {
                 units.for_each(|unit| taken.insert(unit));
             }
         }
+        let pinned = Mask::of_file(self.code.target, File::R, self.code.pinned_units());
+        taken.add(&pinned);
         let free = Mask::<8>::first(self.code.units(File::R.index())).without(&taken);
         free.lowest().map(|unit| PReg::new(File::R, unit))
     }

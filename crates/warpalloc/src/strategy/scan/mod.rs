@@ -18,6 +18,7 @@ mod edges;
 mod entry;
 mod moves;
 mod next_use;
+mod pins;
 mod pressure;
 mod remat;
 mod share;
@@ -33,11 +34,12 @@ use crate::options::Options;
 use crate::prepare::schedule::schedule;
 use crate::program::Program;
 use crate::stats::{EditCounts, Stats};
-use crate::strategy::naive;
+use crate::strategy::{briggs, naive};
 use crate::target::Target;
 use assign::{Assigned, assign};
 use code::Code;
 use demand::Rooms;
+use pins::assign_pins;
 use pressure::Pressure;
 use stores::Stores;
 
@@ -55,22 +57,28 @@ pub fn allocate(
         true => schedule(function, target),
         false => None,
     };
-    if function.vregs().any(|v| function.vreg(v).pinned) {
-        return crate::strategy::briggs::allocate(function, target, options);
-    }
     let program = Program::new(function, target, order)?;
     let mut stats = Stats {
         values: program.values.len() as u32,
         ..Stats::default()
     };
     let mut code = Code::of_function(program, target, liveness);
-    let rooms = Rooms::new(&code);
+    let Some(pins) = assign_pins(&code) else {
+        return briggs::allocate(function, target, options);
+    };
+    code.set_pins(pins);
+    let mut rooms = Rooms::new(&code);
     let mut pressure = Pressure::measure(&code, &rooms, &[]);
     if carry::is_needed(&code, &pressure.exceeded) {
         let chosen = carry::choose(&code, &rooms);
         let mut program = code.program;
         stats.spilled += carry::carry(&mut program, target, &chosen, options.spill_space);
         code = Code::of_program(program, target);
+        let Some(pins) = assign_pins(&code) else {
+            return briggs::allocate(function, target, options);
+        };
+        code.set_pins(pins);
+        rooms = Rooms::new(&code);
         pressure = Pressure::measure(&code, &rooms, &[]);
     }
     let mut tight: Vec<u8> = Vec::new();

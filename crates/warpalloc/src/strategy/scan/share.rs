@@ -9,7 +9,8 @@ use super::code::{Accesses, Code};
 use crate::function::Block;
 use cranelift_entity::EntityRef;
 
-/// A stretch of positions, both ends included: two per step, and two per block for its ends.
+/// A stretch of positions, both ends included: two per step, for what it reads and what it
+/// writes, and two per block for its ends.
 type Stretch = (u32, u32);
 
 /// The representative of each value among those that share its slot.
@@ -99,14 +100,15 @@ fn stretches(code: &Code, joins: &[(f64, u32, u32)]) -> Vec<Vec<Stretch>> {
         }
         for number in steps {
             code.accesses(block, code.step(number), &mut accesses);
-            let at = 2 * (number + block.index()) as u32 + 1;
-            for &(value, _) in accesses.iter().filter(|a| wanted[a.0 as usize]) {
+            let reads = 2 * (number + block.index()) as u32 + 1;
+            for &(value, role) in accesses.iter().filter(|a| wanted[a.0 as usize]) {
+                let at = reads + u32::from(role.writes());
                 let stretch = &mut open[value as usize];
                 if stretch.0 == CLOSED {
                     stretch.0 = at;
                     here.push(value);
                 }
-                stretch.1 = at;
+                stretch.1 = stretch.1.max(at);
             }
         }
         for value in code.live_out(block).filter(|&v| wanted[v as usize]) {

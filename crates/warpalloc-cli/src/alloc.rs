@@ -46,7 +46,7 @@ pub struct AllocArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     relocatable: Option<bool>,
-    /// The allocator: briggs, fatpoint or naive [default: briggs]
+    /// The allocator: briggs, fatpoint, scan or naive [default: briggs]
     #[arg(long, value_name = "NAME", value_parser = strategy)]
     regalloc: Option<Strategy>,
     /// Where spilled values go

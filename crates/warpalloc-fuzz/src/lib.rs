@@ -171,6 +171,11 @@ pub fn fatpoint(data: &[u8]) {
     succeeds(Strategy::Fatpoint, data);
 }
 
+/// So does spilling by next use.
+pub fn scan(data: &[u8]) {
+    succeeds(Strategy::Scan, data);
+}
+
 fn succeeds(strategy: Strategy, data: &[u8]) {
     let mut rng = Rng::from_bytes(data);
     let mut case = case(&mut rng);

@@ -33,6 +33,11 @@ fn fatpoint() {
 }
 
 #[test]
+fn scan() {
+    run(warpalloc_fuzz::scan, 6, 600, 400);
+}
+
+#[test]
 fn checker() {
     run(warpalloc_fuzz::checker, 3, 3000, 400);
 }

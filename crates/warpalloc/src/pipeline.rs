@@ -13,6 +13,7 @@
 use crate::allocation::{Allocation, Frame};
 use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, Code};
+use crate::colour::scan::{self, Walk};
 use crate::colour::{
     self, Attempt, Coloured, FrameUse, MAX_INSTS_TO_COMPARE, Problem, attempts, colour_until_done,
     count_copies, join_reloads, shrink,
@@ -249,6 +250,18 @@ impl<'a> Pipeline<'a> {
         frame: FrameUse,
         stats: &mut Stats,
     ) -> Result<Option<Allocation>, Error> {
+        if self.options.strategy == Strategy::Scan {
+            let space = spill_space(self.function, self.options);
+            let space = space.unwrap_or_default();
+            match scan::walk(&base.problem, self.liveness, space, stats)? {
+                Walk::Done(mut allocation) => {
+                    self.clean_up(&mut allocation);
+                    return Ok(Some(*allocation));
+                }
+                Walk::Stuck => return Ok(None),
+                Walk::Unpinned => {}
+            }
+        }
         let mut colourer = colour::colourer(self.options, attempt);
         let colourer = colourer.as_mut();
         let split = attempt.split.policy().map(|policy| {

@@ -158,7 +158,7 @@ fn functions_of_any_control_flow_are_allocated_right() {
         if function.validate(&target).is_err() {
             continue;
         }
-        for strategy in [Strategy::Fatpoint, Strategy::Briggs, Strategy::Naive] {
+        for strategy in Strategy::ALL {
             let mut options = Options::with_strategy(strategy);
             options.knobs.hoist_policy = HoistPolicy::Always;
             let allocation = allocate(&function, &target, &options);

@@ -7,7 +7,7 @@ use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, PReg, Target};
 use warpalloc::{Allocation, Options, Strategy, allocate, text};
 
-const STRATEGIES: [Strategy; 3] = [Strategy::Naive, Strategy::Briggs, Strategy::Fatpoint];
+const STRATEGIES: [Strategy; 4] = Strategy::ALL;
 
 fn with(strategy: Strategy) -> Options {
     Options {

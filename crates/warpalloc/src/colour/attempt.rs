@@ -70,7 +70,10 @@ pub(crate) fn attempts(options: &Options) -> (Attempt, Vec<Attempt>) {
     let (first, others) = match options.strategy {
         Strategy::Fatpoint => (PRODUCT, fatpoint(options)),
         Strategy::Briggs | Strategy::Naive => (PRODUCT, briggs()),
+        // It splits where it spills, and decides once.
+        Strategy::Scan => (PRODUCT.without_hoisting(), Vec::new()),
     };
+    let hoist = hoist && first.hoist;
     (Attempt { hoist, ..first }, others)
 }
 
@@ -101,7 +104,7 @@ fn fatpoint(options: &Options) -> Vec<Attempt> {
 
 impl Attempt {
     /// The same without hoisting.
-    pub fn without_hoisting(self) -> Attempt {
+    pub const fn without_hoisting(self) -> Attempt {
         Attempt {
             hoist: false,
             ..self

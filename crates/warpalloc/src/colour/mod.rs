@@ -12,6 +12,7 @@ pub(crate) mod fatpoint;
 mod join_reloads;
 mod problem;
 mod rounds;
+pub(crate) mod scan;
 mod shrink;
 
 pub(crate) use attempt::{Attempt, MAX_INSTS_TO_COMPARE, attempts};
@@ -65,10 +66,12 @@ pub(crate) trait Colourer {
     fn max_rounds(&self, options: &Options) -> u32;
 }
 
-/// The colourer that `options` name, for one attempt.
+/// The colourer that `options` name, for one attempt. What `scan` cannot seat, `briggs` colours.
 pub(crate) fn colourer(options: &Options, attempt: Attempt) -> Box<dyn Colourer> {
     match options.strategy {
         Strategy::Fatpoint => Box::new(fatpoint::Fatpoint::default()),
-        Strategy::Briggs | Strategy::Naive => Box::new(briggs::Briggs::new(attempt)),
+        Strategy::Briggs | Strategy::Scan | Strategy::Naive => {
+            Box::new(briggs::Briggs::new(attempt))
+        }
     }
 }

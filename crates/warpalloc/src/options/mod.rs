@@ -26,11 +26,18 @@ pub enum Strategy {
     Briggs,
     /// Conflicts by program point, after ptxas.
     Fatpoint,
+    /// Spilling by next use, then registers in dominance order.
+    Scan,
 }
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 3] = [Strategy::Naive, Strategy::Briggs, Strategy::Fatpoint];
+    pub const ALL: [Strategy; 4] = [
+        Strategy::Naive,
+        Strategy::Briggs,
+        Strategy::Fatpoint,
+        Strategy::Scan,
+    ];
 
     /// The name used on command lines and in text files.
     pub fn name(self) -> &'static str {
@@ -38,6 +45,7 @@ impl Strategy {
             Strategy::Naive => "naive",
             Strategy::Briggs => "briggs",
             Strategy::Fatpoint => "fatpoint",
+            Strategy::Scan => "scan",
         }
     }
 

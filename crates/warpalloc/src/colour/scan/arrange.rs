@@ -1,0 +1,672 @@
+//! Steps that need others out of the way.
+//!
+//! Around one step, everything in registers is an [`Item`]: a link with its seats, a value
+//! that is read, one that is written, one that only lives through. An item takes units while
+//! inputs are read, once results are written, or both; two items may overlap where they take
+//! units at different times. Links go first, each where the fewest units have to move; then
+//! every value that can stay does, and the others go wherever there is room. If that fails,
+//! everything is packed anew, largest alignment first. A parallel copy before the step then
+//! brings each value to its place, and what comes from memory comes straight there.
+
+use super::assign::{Assigner, is_rewritten};
+use super::code::{Accesses, FILES, NONE, Shape, Step};
+use super::demand::{extent, is_shared, links, writes_early};
+use super::pins::pinned_register;
+use crate::analysis::NEVER;
+use crate::function::{Block, Clobbers, Role};
+use crate::ir::{Link, Op, Value};
+use crate::target::{File, PReg, UnitSet};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// Something that takes registers around a step.
+#[derive(Clone, Debug)]
+struct Item<'l, const W: usize> {
+    what: What<'l>,
+    shape: Shape,
+    /// Takes units while inputs are read.
+    before: bool,
+    /// Takes units once results are written.
+    after: bool,
+    /// Units it may not touch.
+    forbidden: UnitSet<W>,
+    /// The only place where it may start.
+    fixed: Option<usize>,
+    /// Where it starts now.
+    now: Option<usize>,
+    /// Where it is to start.
+    place: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What<'l> {
+    Link(&'l Link),
+    /// A value that is in a register before the step.
+    Old(u32),
+    /// A value that the step writes.
+    New(u32),
+}
+
+/// A seat of a link, as far as its place matters.
+struct Lane {
+    offset: usize,
+    width: usize,
+    /// Where the value that goes there is now.
+    now: Option<usize>,
+    /// Where the value that comes from there would like to be.
+    hints: [Option<usize>; 2],
+}
+
+type Items<'l, const W: usize> = SmallVec<[Item<'l, W>; 32]>;
+
+/// Units that are taken, while inputs are read and once results are written.
+struct Taken<const W: usize> {
+    before: [UnitSet<W>; FILES],
+    after: [UnitSet<W>; FILES],
+}
+
+impl<const W: usize> Taken<W> {
+    fn new() -> Taken<W> {
+        Taken {
+            before: [UnitSet::EMPTY; FILES],
+            after: [UnitSet::EMPTY; FILES],
+        }
+    }
+
+    /// Units that `item` may not have.
+    fn closed_to(&self, item: &Item<W>) -> UnitSet<W> {
+        let file = item.shape.file;
+        let mut closed = item.forbidden;
+        if item.before {
+            closed.add(&self.before[file]);
+        }
+        if item.after {
+            closed.add(&self.after[file]);
+        }
+        closed
+    }
+
+    fn take(&mut self, item: &Item<W>, start: usize) {
+        let file = item.shape.file;
+        for unit in start..start + item.shape.width {
+            if item.before {
+                self.before[file].insert(unit);
+            }
+            if item.after {
+                self.after[file].insert(unit);
+            }
+        }
+    }
+}
+
+impl<'a, const W: usize> Assigner<'a, W> {
+    /// Seats a step, moving what is in the way; fails with its number if nothing helps.
+    pub(super) fn arrange(
+        &mut self,
+        block: Block,
+        number: usize,
+        step: Step,
+        accesses: &Accesses,
+        reloads: &[u32],
+        released: &[u32],
+    ) -> Result<(), usize> {
+        let mut items = self.items(block, step, accesses, reloads, released);
+        if !self.place_near(block, step, &mut items) && !self.pack_all(&mut items) {
+            return Err(number);
+        }
+        self.bring(block, step, &items, reloads);
+        self.write_down(block, step, &items);
+        self.settle_all(block, step, &items);
+        Ok(())
+    }
+
+    /// Everything that takes registers around the step.
+    fn items(
+        &self,
+        block: Block,
+        step: Step,
+        accesses: &Accesses,
+        reloads: &[u32],
+        released: &[u32],
+    ) -> Items<'a, W> {
+        let code = self.code;
+        let clobbered = self.clobbered(block, step);
+        let seated = code.seated(block, step);
+        let unseated = code.unseated(block, step);
+        let mut items: Items<'a, W> = SmallVec::new();
+        for link in links(code, block, step) {
+            let has = |seat: Value| link.members.iter().any(|m| m.0 == seat);
+            let early = writes_early(code, block, step, link);
+            let shared = seated.iter().any(|&(seat, real)| {
+                has(seat)
+                    && self.survives(accesses, released, real.as_u32())
+                    && is_shared(code, block, step, seat.as_u32(), real.as_u32())
+            });
+            let (file, width, align) = extent(code, link);
+            items.push(Item {
+                what: What::Link(link),
+                shape: Shape {
+                    file,
+                    width,
+                    align,
+                    reaches_memory: true,
+                },
+                before: early || seated.iter().any(|s| has(s.0)),
+                after: early
+                    || shared
+                    || unseated.iter().any(|s| has(s.1))
+                    || is_written(code, block, step, link),
+                forbidden: UnitSet::EMPTY,
+                fixed: link.fixed.map(|reg| reg.unit as usize),
+                now: None,
+                place: None,
+            });
+        }
+        let mut held: SmallVec<[u32; 64]> = SmallVec::new();
+        for file in 0..FILES {
+            let mut last = NONE;
+            for &value in &self.owner[file][..code.units(file)] {
+                if value != NONE && value != last {
+                    held.push(value);
+                }
+                last = value;
+            }
+        }
+        let pending = reloads.iter().map(|&v| (v, None));
+        let held = held
+            .iter()
+            .map(|&v| (v, Some(self.at[v as usize] as usize)));
+        for (value, now) in held.chain(pending) {
+            let survives = self.survives(accesses, released, value);
+            let free_read = accesses.iter().any(|&(v, role)| {
+                v == value && role.reads() && !seated.iter().any(|s| s.1.as_u32() == v)
+            });
+            let absorbed = seated.iter().any(|&(seat, real)| {
+                real.as_u32() == value
+                    && (!survives || is_shared(code, block, step, seat.as_u32(), value))
+            });
+            if absorbed && !free_read {
+                continue;
+            }
+            let in_place = accesses
+                .iter()
+                .any(|&(v, role)| v == value && role == Role::UseDef);
+            let forbidden = match survives && !in_place {
+                true => clobbered[code.shape(value).file],
+                false => UnitSet::EMPTY,
+            };
+            items.push(Item {
+                what: What::Old(value),
+                shape: code.shape(value),
+                before: true,
+                after: survives,
+                forbidden,
+                fixed: None,
+                now,
+                place: None,
+            });
+        }
+        for &(value, role) in accesses {
+            let from_seat = unseated.iter().any(|u| u.0.as_u32() == value);
+            if matches!(role, Role::Def | Role::EarlyDef) && !from_seat {
+                items.push(Item {
+                    what: What::New(value),
+                    shape: code.shape(value),
+                    before: role == Role::EarlyDef,
+                    after: true,
+                    forbidden: UnitSet::EMPTY,
+                    fixed: None,
+                    now: None,
+                    place: None,
+                });
+            }
+        }
+        items
+    }
+
+    /// Whether what `value` holds before the step is still needed after it.
+    fn survives(&self, accesses: &Accesses, released: &[u32], value: u32) -> bool {
+        let mut all = accesses.iter().enumerate();
+        match all.find(|(_, (v, role))| *v == value && role.reads()) {
+            Some((_, &(_, Role::UseDef))) => true,
+            Some((at, _)) => {
+                self.next.after(at) != NEVER
+                    && !released.contains(&value)
+                    && !is_rewritten(accesses, value)
+            }
+            None => !is_rewritten(accesses, value),
+        }
+    }
+
+    fn clobbered(&self, block: Block, step: Step) -> [UnitSet<W>; FILES] {
+        let code = self.code;
+        let mut clobbered = [UnitSet::EMPTY; FILES];
+        if let Some(inst) = code.inst(block, step)
+            && code.function.inst(inst).clobbers != Clobbers::None
+        {
+            let clobbers = code.function.clobbers(code.target, inst);
+            for (file, mask) in clobbered
+                .iter_mut()
+                .enumerate()
+                .take(code.target.files().len())
+            {
+                *mask = UnitSet::of_file(code.target, File::new(file), &clobbers);
+            }
+        }
+        clobbered
+    }
+
+    /// Places links where the fewest units have to move and lets values stay that can.
+    fn place_near(&mut self, block: Block, step: Step, items: &mut Items<'a, W>) -> bool {
+        let mut taken = Taken::new();
+        let mut order: SmallVec<[usize; 8]> = (0..items.len())
+            .filter(|&at| matches!(items[at].what, What::Link(_)))
+            .collect();
+        order.sort_by_key(|&at| (items[at].fixed.is_none(), Reverse(items[at].shape.width)));
+        for at in order {
+            let Some(start) = self.best_start(block, step, &items[at], items, &taken) else {
+                return false;
+            };
+            taken.take(&items[at], start);
+            items[at].place = Some(start);
+        }
+        for item in items.iter_mut() {
+            let Some(now) = item.now else { continue };
+            let closed = taken.closed_to(item);
+            if (now..now + item.shape.width).all(|unit| !closed.contains(unit)) {
+                taken.take(item, now);
+                item.place = Some(now);
+            }
+        }
+        let mut rest: SmallVec<[usize; 8]> = (0..items.len())
+            .filter(|&at| items[at].place.is_none())
+            .collect();
+        let size = |items: &Items<'a, W>, at: usize| {
+            let item = &items[at];
+            let both = item.before && item.after;
+            (item.shape.align, item.shape.width, both)
+        };
+        rest.sort_by_key(|&at| size(items, at));
+        while let Some(at) = rest.pop() {
+            let closed = taken.closed_to(&items[at]);
+            let starts = self.open_starts(items[at].shape, &closed);
+            let hints = match items[at].what {
+                What::Old(value) | What::New(value) => self.affinities.hints(value),
+                What::Link(_) => [None; 2],
+            };
+            let mut hints = hints.into_iter().flatten();
+            let hinted = hints.find(|&unit| starts.contains(unit));
+            let Some(start) = hinted.or_else(|| starts.lowest()) else {
+                let Some((start, displaced)) = self.cheapest_window(items, at) else {
+                    return false;
+                };
+                for &other in &displaced {
+                    items[other].place = None;
+                }
+                items[at].place = Some(start);
+                rest.extend(displaced);
+                rest.sort_by_key(|&at| size(items, at));
+                taken = Taken::new();
+                for item in items.iter() {
+                    if let Some(place) = item.place {
+                        taken.take(item, place);
+                    }
+                }
+                continue;
+            };
+            taken.take(&items[at], start);
+            items[at].place = Some(start);
+        }
+        true
+    }
+
+    /// Where an item that finds no room displaces the fewest units, and whom: only items
+    /// that are smaller, so that the search ends.
+    fn cheapest_window(
+        &self,
+        items: &Items<'a, W>,
+        at: usize,
+    ) -> Option<(usize, SmallVec<[usize; 8]>)> {
+        let item = &items[at];
+        let shape = item.shape;
+        let is_smaller = |other: Shape| (other.align, other.width) < (shape.align, shape.width);
+        // What each unit costs, and who is there.
+        let mut cost = [0u16; 512];
+        let mut owners: [[u16; 2]; 512] = [[u16::MAX; 2]; 512];
+        const NEVER_MOVES: u16 = 1000;
+        for (number, other) in items.iter().enumerate() {
+            let times = [item.before && other.before, item.after && other.after];
+            let (Some(place), true) = (other.place, times.contains(&true)) else {
+                continue;
+            };
+            if other.shape.file != shape.file {
+                continue;
+            }
+            let movable = !matches!(other.what, What::Link(_)) && is_smaller(other.shape);
+            for unit in place..place + other.shape.width {
+                cost[unit] += if movable { 1 } else { NEVER_MOVES };
+                let free = owners[unit].iter_mut().find(|owner| **owner == u16::MAX);
+                if let Some(owner) = free {
+                    *owner = number as u16;
+                }
+            }
+        }
+        let starts = self.open_starts(shape, &item.forbidden);
+        let total = |start: &usize| -> u32 {
+            let units = &cost[*start..*start + shape.width];
+            units.iter().map(|&c| u32::from(c)).sum()
+        };
+        let start = starts.iter().min_by_key(total)?;
+        if total(&start) >= u32::from(NEVER_MOVES) {
+            return None;
+        }
+        let mut displaced: SmallVec<[usize; 8]> = SmallVec::new();
+        for owner in owners[start..start + shape.width].iter().flatten() {
+            let owner = usize::from(*owner);
+            if owner < items.len() && !displaced.contains(&owner) {
+                displaced.push(owner);
+            }
+        }
+        Some((start, displaced))
+    }
+
+    /// Places everything anew, largest alignment first.
+    fn pack_all(&self, items: &mut Items<'a, W>) -> bool {
+        let mut taken = Taken::new();
+        let mut order: SmallVec<[usize; 32]> = (0..items.len()).collect();
+        order.sort_by_key(|&at| {
+            let item = &items[at];
+            (
+                item.fixed.is_none(),
+                Reverse(item.shape.align),
+                Reverse(item.shape.width),
+                Reverse(item.before && item.after),
+                item.forbidden == UnitSet::EMPTY,
+            )
+        });
+        for at in order {
+            let item = &items[at];
+            let closed = taken.closed_to(item);
+            let start = match (item.what, item.fixed) {
+                (What::Link(link), fixed) => {
+                    let starts = self.open_starts(item.shape, &closed);
+                    let fits = |start: &usize| self.link_fits(link, *start, &closed);
+                    match fixed {
+                        Some(start) => Some(start).filter(fits),
+                        None => starts.iter().find(fits),
+                    }
+                }
+                _ => self.open_starts(item.shape, &closed).lowest(),
+            };
+            let Some(start) = start else {
+                return false;
+            };
+            taken.take(&items[at], start);
+            items[at].place = Some(start);
+        }
+        true
+    }
+
+    fn open_starts(&self, shape: Shape, closed: &UnitSet<W>) -> UnitSet<W> {
+        let units = self.code.units(shape.file);
+        let within = UnitSet::first((units + 1).saturating_sub(shape.width));
+        let aligned = UnitSet::multiples_of(shape.align).and(&within);
+        let mut closed = *closed;
+        closed.add(&UnitSet::first(units).without(&self.whole[shape.file]));
+        aligned.without(&closed.blocked_starts(shape.width))
+    }
+
+    /// Whether each seat of a link that starts at `start` may be where it then is.
+    fn link_fits(&self, link: &Link, start: usize, closed: &UnitSet<W>) -> bool {
+        let code = self.code;
+        link.members.iter().all(|&(seat, offset)| {
+            let shape = code.shape(seat.as_u32());
+            let at = start + offset as usize;
+            let units = at..at + shape.width;
+            let info = &code.program.values[seat];
+            let forbidden = info.forbidden.as_ref().is_some_and(|set| {
+                let register = PReg::new(File::new(shape.file), at);
+                set.overlaps(code.target, register, shape.width)
+            });
+            at.is_multiple_of(shape.align)
+                && units.end <= code.units(shape.file)
+                && units.clone().all(|unit| !closed.contains(unit))
+                && !forbidden
+        })
+    }
+
+    /// The start of a link that moves the fewest units.
+    fn best_start(
+        &mut self,
+        block: Block,
+        step: Step,
+        item: &Item<'a, W>,
+        items: &Items<'a, W>,
+        taken: &Taken<W>,
+    ) -> Option<usize> {
+        let What::Link(link) = item.what else {
+            return None;
+        };
+        let closed = taken.closed_to(item);
+        if let Some(start) = item.fixed {
+            return Some(start).filter(|&start| self.link_fits(link, start, &closed));
+        }
+        // Units of values that would have to move, where they and the link overlap in time.
+        let mut busy = [0u8; 512];
+        for other in items.iter().filter(|o| o.shape.file == item.shape.file) {
+            let overlaps = other.before && item.before || other.after && item.after;
+            if let (Some(now), true) = (other.now, overlaps) {
+                busy[now..now + other.shape.width].fill(1);
+            }
+        }
+        let mut members: SmallVec<[Lane; 8]> = SmallVec::new();
+        for &(seat, offset) in &link.members {
+            let seated = self.code.seated(block, step).iter().find(|s| s.0 == seat);
+            let now = seated.filter(|s| self.is_held(s.1.as_u32()));
+            let now = now.map(|s| self.at[s.1.as_u32() as usize] as usize);
+            let unseated = self.code.unseated(block, step).iter().find(|s| s.1 == seat);
+            let hints = match unseated.or(seated.filter(|_| now.is_none())) {
+                Some(&(a, b)) => {
+                    let real = if unseated.is_some() { a } else { b };
+                    self.affinities.hints(real.as_u32())
+                }
+                None => [None; 2],
+            };
+            let width = self.code.shape(seat.as_u32()).width;
+            members.push(Lane {
+                offset: offset as usize,
+                width,
+                now,
+                hints,
+            });
+        }
+        let mut best: Option<(i32, usize)> = None;
+        let starts = self.open_starts(item.shape, &closed);
+        for start in starts.iter() {
+            let mut cost = 0;
+            for &Lane {
+                offset,
+                width,
+                now,
+                hints,
+            } in &members
+            {
+                let at = start + offset;
+                let wide = 4 * width as i32;
+                match now {
+                    Some(now) if now == at => cost -= wide,
+                    _ => {
+                        let evicts = busy[at..(at + width).min(512)].iter();
+                        cost += 4 * evicts.map(|&b| i32::from(b)).sum::<i32>();
+                    }
+                }
+                cost -= i32::from(hints[0] == Some(at)) + i32::from(hints[1] == Some(at));
+            }
+            if best.is_none_or(|(least, _)| cost < least) && self.link_fits(link, start, &closed) {
+                best = Some((cost, start));
+            }
+        }
+        best.map(|(_, start)| start)
+    }
+
+    /// Emits the code that brings everything to its place before the step.
+    fn bring(&mut self, block: Block, step: Step, items: &Items<'a, W>, reloads: &[u32]) {
+        let code = self.code;
+        let register = |file: usize, unit: usize| PReg::new(File::new(file), unit);
+        let mut moves: SmallVec<[(PReg, PReg, usize); 8]> = SmallVec::new();
+        let mut fetched: SmallVec<[(u32, usize); 8]> = SmallVec::new();
+        for item in items {
+            match (item.what, item.place, item.now) {
+                (What::Old(_), Some(place), Some(now)) if place != now => {
+                    let (to, from) = (
+                        register(item.shape.file, place),
+                        register(item.shape.file, now),
+                    );
+                    moves.push((to, from, item.shape.width));
+                }
+                (What::Old(value), Some(place), None) => fetched.push((value, place)),
+                (What::Link(link), Some(place), _) => {
+                    for &(seat, real) in code.seated(block, step) {
+                        let Some(member) = link.members.iter().find(|m| m.0 == seat) else {
+                            continue;
+                        };
+                        let (real, at) = (real.as_u32(), place + member.1 as usize);
+                        if reloads.contains(&real) {
+                            fetched.push((real, at));
+                            continue;
+                        }
+                        let from = self.at[real as usize] as usize;
+                        if from != at {
+                            let shape = code.shape(real);
+                            let (to, from) = (register(shape.file, at), register(shape.file, from));
+                            moves.push((to, from, shape.width));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.move_all(&moves);
+        for (value, unit) in fetched {
+            self.reload(value, unit);
+        }
+    }
+
+    /// Writes down the registers of the step.
+    fn write_down(&mut self, block: Block, step: Step, items: &Items<'a, W>) {
+        let code = self.code;
+        let find = |value: u32, writes: bool| {
+            if let Some(register) = pinned_register(code, value) {
+                return register;
+            }
+            let found = items.iter().find_map(|item| match item.what {
+                What::Old(v) if v == value && !writes => item.place,
+                What::New(v) if v == value && writes => item.place,
+                What::Link(link) => {
+                    let member = link.members.iter().find(|m| m.0.as_u32() == value)?;
+                    Some(item.place? + member.1 as usize)
+                }
+                _ => None,
+            });
+            let file = File::new(code.shape(value).file);
+            PReg::new(file, found.unwrap_or(0))
+        };
+        match code.op(block, step) {
+            Op::Inst { inst, values } => {
+                let range = code.function.operand_range(*inst);
+                let operands = code.function.operands(*inst);
+                for ((at, value), operand) in range.zip(values).zip(operands) {
+                    let writes = matches!(operand.role, Role::Def | Role::EarlyDef);
+                    self.out.registers[at] = find(value.as_u32(), writes);
+                }
+                self.finish_inst(*inst);
+            }
+            Op::Copies(pairs) => {
+                let side = |v: Value, writes| find(v.as_u32(), writes);
+                let moves: SmallVec<[_; 4]> = pairs
+                    .iter()
+                    .map(|&(to, from)| {
+                        let width = code.shape(to.as_u32()).width;
+                        (side(to, true), side(from, false), width)
+                    })
+                    .collect();
+                self.move_all(&moves);
+            }
+            Op::Transfer { to, from } => {
+                let (to, from) = (to.as_u32(), from.as_u32());
+                let edit = self.transfer(find(to, true), find(from, false), to, from);
+                self.waiting.push(edit);
+            }
+            Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
+        }
+    }
+
+    /// Makes the places once the results are written those of the values.
+    fn settle_all(&mut self, block: Block, step: Step, items: &Items<'a, W>) {
+        let code = self.code;
+        for file in 0..FILES {
+            self.ghost[file][..code.units(file)].fill(NONE);
+            self.free[file] = self.whole[file];
+            self.owner[file][..code.units(file)].fill(NONE);
+        }
+        for item in items.iter().filter(|item| item.after) {
+            let Some(place) = item.place else { continue };
+            match item.what {
+                What::Old(value) | What::New(value) => self.settle(value, place),
+                What::Link(link) => {
+                    let offset = |seat: Value| {
+                        let member = link.members.iter().find(|m| m.0 == seat);
+                        member.map(|m| place + m.1 as usize)
+                    };
+                    for &(real, seat) in code.unseated(block, step) {
+                        if let Some(at) = offset(seat) {
+                            self.settle(real.as_u32(), at);
+                        }
+                    }
+                    for &(seat, real) in code.seated(block, step) {
+                        let (seat_value, value) = (seat.as_u32(), real.as_u32());
+                        if let Some(at) = offset(seat)
+                            && is_shared(code, block, step, seat_value, value)
+                            && self.is_absorbed_survivor(block, step, value, items)
+                        {
+                            self.settle(value, at);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a seated value lives on in its seat: it is in no item of its own and still
+    /// read.
+    fn is_absorbed_survivor(
+        &self,
+        block: Block,
+        step: Step,
+        value: u32,
+        items: &Items<'a, W>,
+    ) -> bool {
+        let code = self.code;
+        let own = |item: &Item<W>| matches!(item.what, What::Old(v) | What::New(v) if v == value);
+        let unseated = code
+            .unseated(block, step)
+            .iter()
+            .any(|u| u.0.as_u32() == value);
+        let mut accesses = Accesses::new();
+        code.accesses(block, step, &mut accesses);
+        let at = accesses
+            .iter()
+            .position(|&(v, role)| v == value && role.reads());
+        let is_read = at.is_some_and(|at| self.next.after(at) != NEVER);
+        !items.iter().any(own) && !unseated && is_read
+    }
+}
+
+/// Whether the step writes a seat of `link`, read afterwards or not.
+fn is_written(code: &super::code::Code, block: Block, step: Step, link: &Link) -> bool {
+    let Op::Inst { inst, values } = code.op(block, step) else {
+        return false;
+    };
+    let mut operands = code.function.operands(*inst).iter().zip(values);
+    operands.any(|(o, v)| o.role.writes() && link.members.iter().any(|m| m.0 == *v))
+}

@@ -1,0 +1,731 @@
+//! Registers for everything that is in one, block after block in reverse post-order.
+//!
+//! A block starts with each value where the predecessor that most often leads there left it;
+//! its other predecessors move theirs on the edge. Within the block a definition takes a
+//! register that is free, the one its affinity names if it can. Since spilling has made sure
+//! that what is in registers at once fits, a register of width one is always free; where a
+//! wider value finds only scattered units, or a step is constrained, [`super::arrange`]
+//! moves others out of the way.
+
+use super::affinity::Affinities;
+use super::code::{Accesses, Code, FILES, NONE, NOWHERE, Shape, Step};
+use super::next_use::NextUse;
+use super::spill::{Event, EventKind, Lists, Plan};
+use super::stores::Stores;
+use crate::allocation::{Edit, Point};
+use crate::analysis::NEVER;
+use crate::function::{Block, Kind, Role};
+use crate::ir::Op;
+use crate::target::{File, PReg, UnitSet};
+use cranelift_entity::{EntityRef, EntitySet};
+use smallvec::SmallVec;
+
+/// How many parameters that are arguments of each other a claim goes through.
+const CLAIM_DEPTH: u32 = 4;
+
+/// Where a value is where blocks meet.
+pub(super) type Located = (u32, u16);
+
+/// Registers and inserted code.
+pub(super) struct Assigned {
+    pub registers: Vec<PReg>,
+    pub edits: Vec<(Point, Edit)>,
+    pub deleted: EntitySet<crate::function::Inst>,
+    pub entry: Lists<Located>,
+    pub exit: Lists<Located>,
+    pub copies: u32,
+    pub coalesced: u32,
+}
+
+/// Gives every value its registers; the number of the step that could not be seated, if
+/// there is one.
+pub(super) fn assign<const W: usize>(
+    code: &Code,
+    plan: Option<&Plan>,
+    stores: &Stores,
+) -> Result<Assigned, usize> {
+    let blocks = code.block_count();
+    let unknown = PReg::new(File::R, 0);
+    let mut assigner = Assigner::<W> {
+        code,
+        plan,
+        stores,
+        affinities: Affinities::find(code),
+        next: NextUse::new(code),
+        whole: std::array::from_fn(|file| open_units(code, file)),
+        free: [UnitSet::EMPTY; FILES],
+        owner: std::array::from_fn(|_| [NONE; 512]),
+        ghost: std::array::from_fn(|_| [NONE; 512]),
+        has_wide: [false; FILES],
+        claims: std::array::from_fn(|_| [0; 512]),
+        claimed: [UnitSet::EMPTY; FILES],
+        claimed_until: std::array::from_fn(|_| [0; 512]),
+        at: vec![NOWHERE; code.value_count()],
+        arriving: vec![NOWHERE; code.value_count()],
+        waiting: Vec::new(),
+        done: vec![false; blocks],
+        out: Assigned {
+            registers: vec![unknown; code.function.operand_count()],
+            edits: Vec::new(),
+            deleted: code.program.deleted.clone(),
+            entry: Lists::new(blocks),
+            exit: Lists::new(blocks),
+            copies: 0,
+            coalesced: 0,
+        },
+    };
+    for value in 0..code.value_count() as u32 {
+        let shape = code.shape(value);
+        assigner.has_wide[shape.file] |= shape.align > 1;
+    }
+    for &block in code.order.all() {
+        assigner.block(block)?;
+    }
+    Ok(assigner.out)
+}
+
+pub(super) struct Assigner<'a, const W: usize> {
+    pub(super) code: &'a Code<'a>,
+    plan: Option<&'a Plan>,
+    stores: &'a Stores,
+    pub(super) affinities: Affinities,
+    pub(super) next: NextUse,
+    pub(super) whole: [UnitSet<W>; FILES],
+    pub(super) free: [UnitSet<W>; FILES],
+    pub(super) owner: [[u32; 512]; FILES],
+    /// The evicted value that each unit still holds.
+    pub(super) ghost: [[u32; 512]; FILES],
+    has_wide: [bool; FILES],
+    /// How many values yet to be defined would like each unit.
+    claims: [[u16; 512]; FILES],
+    claimed: [UnitSet<W>; FILES],
+    /// The step that defines the last of them to claim the unit.
+    claimed_until: [[u32; 512]; FILES],
+    /// Where each value in a register starts.
+    pub(super) at: Vec<u16>,
+    /// Where the predecessor at hand left each value.
+    arriving: Vec<u16>,
+    /// Edits for the next instruction or the block's edge.
+    pub(super) waiting: Vec<Edit>,
+    done: Vec<bool>,
+    pub(super) out: Assigned,
+}
+
+impl<const W: usize> Assigner<'_, W> {
+    fn block(&mut self, block: Block) -> Result<(), usize> {
+        let code = self.code;
+        let after = code.live_out(block).map(|v| (v, 0));
+        self.next.enter(code, block, after);
+        self.enter(block)?;
+        let events = self.plan.map_or(&[][..], |plan| plan.events.of(block));
+        let mut events = events.iter().peekable();
+        let mut here: SmallVec<[Event; 8]> = SmallVec::new();
+        let mut accesses = Accesses::new();
+        for number in code.steps(block) {
+            here.clear();
+            while let Some(event) = events.next_if(|e| e.step as usize == number) {
+                here.push(*event);
+            }
+            let step = code.step(number);
+            code.accesses(block, step, &mut accesses);
+            self.step(block, number, step, &accesses, &here)?;
+        }
+        self.flush_edge(block);
+        let live = code
+            .live_out(block)
+            .filter(|&v| self.is_held(v) || self.is_intact(v));
+        let exit: SmallVec<[Located; 64]> = live.map(|v| (v, self.at[v as usize])).collect();
+        self.out.exit.add(block, exit.into_iter());
+        self.next.leave(code, block);
+        self.done[block.index()] = true;
+        self.want_beside(block);
+        Ok(())
+    }
+
+    /// Where paths meet further on, arguments that other paths have yet to define would like
+    /// to be where this one has its own.
+    fn want_beside(&mut self, block: Block) {
+        let code = self.code;
+        for edge in &code.edges()[code.outgoing(block)] {
+            let pairs = code.pairs(edge);
+            if pairs.is_empty() || self.done[edge.to.index()] {
+                continue;
+            }
+            for &number in code.incoming(edge.to) {
+                let other = &code.edges()[number as usize];
+                if self.done[other.from.index()] {
+                    continue;
+                }
+                for (&(_, here), &(_, there)) in pairs.iter().zip(code.pairs(other)) {
+                    let is_new = self.at[there as usize] == NOWHERE;
+                    if is_new && self.is_held(here) {
+                        self.claim(there, self.at[here as usize] as usize);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether `value` is in a register now.
+    #[inline]
+    pub(super) fn is_held(&self, value: u32) -> bool {
+        let at = self.at[value as usize];
+        at != NOWHERE && self.owner[self.code.shape(value).file][at as usize] == value
+    }
+
+    /// Seats what the block begins with.
+    fn enter(&mut self, block: Block) -> Result<(), usize> {
+        let code = self.code;
+        for file in 0..FILES {
+            self.ghost[file][..code.units(file)].fill(NONE);
+            self.free[file] = self.whole[file];
+            self.owner[file][..code.units(file)].fill(NONE);
+        }
+        let residents: SmallVec<[u32; 64]> = match self.plan {
+            Some(plan) => plan.entry.of(block).iter().map(|r| r.value).collect(),
+            None => code.live_in(block).collect(),
+        };
+        let known = code
+            .incoming(block)
+            .iter()
+            .map(|&e| &code.edges()[e as usize]);
+        let known = known.filter(|e| self.done[e.from.index()]);
+        let often = |e: &&super::code::Edge| code.edge_frequency(e);
+        let from = known.max_by(|a, b| often(a).total_cmp(&often(b)).then(b.from.cmp(&a.from)));
+        let mut rest: SmallVec<[u32; 16]> = SmallVec::new();
+        if let Some(edge) = from {
+            let exit = self.out.exit.of(edge.from);
+            for &(value, at) in exit {
+                self.arriving[value as usize] = at;
+            }
+            let params = code.params(block);
+            let mut waiting: SmallVec<[(u32, u16); 16]> = SmallVec::new();
+            for &value in &residents {
+                let index = match params.is_empty() {
+                    true => None,
+                    false => params.iter().position(|&p| p == value),
+                };
+                match index {
+                    None => match self.arriving[value as usize] {
+                        NOWHERE => rest.push(value),
+                        at => self.settle(value, at as usize),
+                    },
+                    Some(index) => {
+                        let arg = code.pairs(edge)[index].1;
+                        let at = self.arriving[arg as usize];
+                        waiting.push((value, at));
+                    }
+                }
+            }
+            for (value, at) in waiting {
+                let shape = code.shape(value);
+                match at != NOWHERE && self.is_free(shape, at as usize) {
+                    true => self.settle(value, at as usize),
+                    false => rest.push(value),
+                }
+            }
+            for at in 0..self.out.exit.of(edge.from).len() {
+                let (value, _) = self.out.exit.of(edge.from)[at];
+                self.arriving[value as usize] = NOWHERE;
+            }
+        } else {
+            rest.extend(residents.iter().copied());
+        }
+        rest.sort_by_key(|&v| std::cmp::Reverse(code.shape(v).align));
+        let mut fits = true;
+        for &value in &rest {
+            match self.pick(value, &[]) {
+                Some(at) => self.settle(value, at),
+                None => fits = false,
+            }
+        }
+        if !fits {
+            self.pack(block, &residents)?;
+        }
+        let entry = residents.iter().map(|&v| (v, self.at[v as usize]));
+        self.out.entry.add(block, entry);
+        for &param in code.params(block) {
+            if self.stores.at_definition(param) && self.is_held(param) {
+                self.store(param);
+            }
+        }
+        self.want_arguments(block);
+        Ok(())
+    }
+
+    /// Arguments of edges back to `block` would like to be where its parameters are.
+    fn want_arguments(&mut self, block: Block) {
+        let code = self.code;
+        if code.params(block).is_empty() {
+            return;
+        }
+        for &number in code.incoming(block) {
+            let edge = &code.edges()[number as usize];
+            if self.done[edge.from.index()] {
+                continue;
+            }
+            for &(param, arg) in code.pairs(edge) {
+                if self.is_held(param) && param != arg {
+                    self.claim(arg, self.at[param as usize] as usize);
+                }
+            }
+        }
+    }
+
+    /// Keeps `unit` for `value`, as long as others can do without.
+    fn claim(&mut self, value: u32, unit: usize) {
+        self.claim_through(value, unit, CLAIM_DEPTH);
+    }
+
+    /// The same; where `value` is a parameter itself, its arguments would like to be there.
+    fn claim_through(&mut self, value: u32, unit: usize, depth: u32) {
+        let code = self.code;
+        if let Some(block) = self.affinities.param_of(value)
+            && depth > 0
+            && !self.done[block.index()]
+            && let Some(index) = code.params(block).iter().position(|&p| p == value)
+        {
+            for &number in code.incoming(block) {
+                let arg = code.pairs(&code.edges()[number as usize])[index].1;
+                if self.at[arg as usize] == NOWHERE && arg != value {
+                    self.claim_through(arg, unit, depth - 1);
+                }
+            }
+        }
+        self.redeem(value);
+        self.affinities.want(value, unit);
+        let file = self.code.shape(value).file;
+        self.claims[file][unit] += 1;
+        self.claimed[file].insert(unit);
+        self.claimed_until[file][unit] = self.affinities.defined_at(value);
+    }
+
+    /// Gives up what was kept for `value`.
+    #[inline]
+    fn redeem(&mut self, value: u32) {
+        let Some(unit) = self.affinities.redeem(value) else {
+            return;
+        };
+        let file = self.code.shape(value).file;
+        self.claims[file][unit] -= 1;
+        if self.claims[file][unit] == 0 {
+            self.claimed[file].remove(unit);
+        }
+    }
+
+    /// Seats what the block begins with largest first, wherever it comes from.
+    fn pack(&mut self, block: Block, residents: &[u32]) -> Result<(), usize> {
+        let code = self.code;
+        for file in 0..FILES {
+            self.free[file] = self.whole[file];
+            self.owner[file][..code.units(file)].fill(NONE);
+        }
+        let mut order: SmallVec<[u32; 64]> = SmallVec::from_slice(residents);
+        order.sort_by_key(|&v| std::cmp::Reverse(code.shape(v).align));
+        for value in order {
+            let shape = code.shape(value);
+            let starts = self.starts(shape);
+            let at = starts.lowest().ok_or(code.steps(block).start)?;
+            self.settle(value, at);
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        block: Block,
+        number: usize,
+        step: Step,
+        accesses: &Accesses,
+        events: &[Event],
+    ) -> Result<(), usize> {
+        let mut reloads: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut released: SmallVec<[u32; 8]> = SmallVec::new();
+        for event in events {
+            if event.stores && !self.stores.at_definition(event.value) {
+                self.store(event.value);
+            }
+            match event.kind {
+                EventKind::Evict => self.evict(event.value),
+                EventKind::Release => released.push(event.value),
+                EventKind::Reload => reloads.push(event.value),
+            }
+        }
+        if step.constrained || !self.plain(block, step, accesses, &reloads, &released) {
+            self.arrange(block, number, step, accesses, &reloads, &released)?;
+            released.iter().for_each(|&value| self.vacate(value));
+        }
+        self.next.advance(accesses);
+        for &(value, role) in accesses.iter().filter(|a| a.1.writes()) {
+            if role.writes() && self.stores.at_definition(value) {
+                self.store(value);
+            }
+            if self.next.of(value) == NEVER {
+                self.vacate(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Seats a step whose operands may be anywhere; says whether that succeeded without
+    /// moving anything. If not, nothing has changed.
+    fn plain(
+        &mut self,
+        block: Block,
+        step: Step,
+        accesses: &Accesses,
+        reloads: &[u32],
+        released: &[u32],
+    ) -> bool {
+        let mut intact: SmallVec<[u32; 4]> = SmallVec::new();
+        for (at, &value) in reloads.iter().enumerate() {
+            if self.is_intact(value) {
+                intact.push(value);
+                self.settle(value, self.at[value as usize] as usize);
+                continue;
+            }
+            match self.pick(value, &[]) {
+                Some(unit) => self.settle(value, unit),
+                None => {
+                    reloads[..at].iter().for_each(|&v| self.vacate(v));
+                    return false;
+                }
+            }
+        }
+        let mut dying: SmallVec<[u32; 4]> = SmallVec::new();
+        for (at, &(value, role)) in accesses.iter().enumerate() {
+            if role == Role::Use
+                && (self.next.after(at) == NEVER
+                    || released.contains(&value)
+                    || is_rewritten(accesses, value))
+                && self.is_held(value)
+            {
+                self.vacate(value);
+                dying.push(value);
+            }
+        }
+        let mut results: SmallVec<[(u32, u16); 4]> = SmallVec::new();
+        let mut fits = true;
+        for &(value, role) in accesses {
+            if role == Role::Def {
+                let near = self.copied_from(block, step, value, &dying);
+                let Some(unit) = self.pick(value, &near) else {
+                    fits = false;
+                    break;
+                };
+                self.occupy(value, unit);
+                results.push((value, unit as u16));
+            }
+        }
+        if !fits {
+            for &(value, unit) in &results {
+                self.vacate_units(self.code.shape(value), unit as usize);
+            }
+            for &value in &dying {
+                self.occupy(value, self.at[value as usize] as usize);
+            }
+            reloads.iter().for_each(|&v| self.vacate(v));
+            return false;
+        }
+        for &value in reloads.iter().filter(|v| !intact.contains(v)) {
+            self.reload(value, self.at[value as usize] as usize);
+        }
+        self.emit(block, step, accesses, &results);
+        for &(value, unit) in &results {
+            self.at[value as usize] = unit;
+            self.affinities.settle(value, unit as usize);
+            self.redeem(value);
+        }
+        true
+    }
+
+    /// Takes `value` out of its register, which still holds it until somebody else comes.
+    fn evict(&mut self, value: u32) {
+        if self.is_held(value) {
+            let shape = self.code.shape(value);
+            let at = self.at[value as usize] as usize;
+            self.vacate_units(shape, at);
+            self.ghost[shape.file][at..at + shape.width].fill(value);
+        }
+    }
+
+    /// Whether the register that `value` left holds it still.
+    fn is_intact(&self, value: u32) -> bool {
+        let shape = self.code.shape(value);
+        let at = self.at[value as usize];
+        at != NOWHERE && {
+            let units = at as usize..at as usize + shape.width;
+            self.ghost[shape.file][units].iter().all(|&v| v == value)
+        }
+    }
+
+    /// Where the source of a copy to `value` is, if it dies here.
+    fn copied_from(
+        &self,
+        block: Block,
+        step: Step,
+        value: u32,
+        dying: &[u32],
+    ) -> SmallVec<[usize; 2]> {
+        let code = self.code;
+        let source = match code.op(block, step) {
+            Op::Inst { inst, values } if code.function.inst(*inst).kind == Kind::Copy => {
+                let operands = code.function.operands(*inst).iter().zip(values);
+                let reads = operands.filter(|(o, _)| o.role == Role::Use);
+                reads.map(|(_, v)| v.as_u32()).next()
+            }
+            Op::Copies(pairs) => {
+                let pair = pairs.iter().find(|(to, _)| to.as_u32() == value);
+                pair.map(|(_, from)| from.as_u32())
+            }
+            _ => None,
+        };
+        let source =
+            source.filter(|v| dying.contains(v) && code.shape(*v).file == code.shape(value).file);
+        source
+            .iter()
+            .map(|&v| self.at[v as usize] as usize)
+            .collect()
+    }
+
+    /// Writes down the registers of a plain step whose results are in `results`.
+    fn emit(&mut self, block: Block, step: Step, accesses: &Accesses, results: &[(u32, u16)]) {
+        let code = self.code;
+        let unit_of = |value: u32, writes: bool| {
+            let result = results.iter().find(|r| writes && r.0 == value);
+            result.map_or(self.at[value as usize], |r| r.1)
+        };
+        let register = |value: u32, writes: bool| {
+            let file = File::new(code.shape(value).file);
+            PReg::new(file, unit_of(value, writes) as usize)
+        };
+        match code.op(block, step) {
+            Op::Inst { inst, .. } => {
+                let range = code.function.operand_range(*inst);
+                let places = self.out.registers[range].iter_mut().zip(accesses);
+                for (place, &(value, role)) in places {
+                    *place = register(value, role == Role::Def);
+                }
+                self.finish_inst(*inst);
+            }
+            Op::Copies(pairs) => {
+                let moves: SmallVec<[_; 4]> = pairs
+                    .iter()
+                    .map(|(to, from)| {
+                        let width = code.shape(to.as_u32()).width;
+                        (
+                            register(to.as_u32(), true),
+                            register(from.as_u32(), false),
+                            width,
+                        )
+                    })
+                    .collect();
+                self.move_all(&moves);
+            }
+            Op::Transfer { to, from } => {
+                let (to, from) = (to.as_u32(), from.as_u32());
+                let edit = self.transfer(register(to, true), register(from, false), to, from);
+                self.waiting.push(edit);
+            }
+            Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
+        }
+    }
+
+    pub(super) fn transfer(&self, to: PReg, from: PReg, result: u32, input: u32) -> Edit {
+        let registers = |value: u32| {
+            let shape = self.code.shape(value);
+            shape.width / self.code.target.file(File::new(shape.file)).units_per_reg
+        };
+        let regs = registers(result).max(registers(input)) as u8;
+        Edit::Transfer { to, from, regs }
+    }
+
+    /// Puts the edits that wait before `inst`, whose registers are known.
+    pub(super) fn finish_inst(&mut self, inst: crate::function::Inst) {
+        let point = Point::Before(inst);
+        self.out
+            .edits
+            .extend(self.waiting.drain(..).map(|edit| (point, edit)));
+        if self.code.function.inst(inst).kind == Kind::Copy {
+            self.out.copies += 1;
+            if self.is_in_place(inst) {
+                self.out.coalesced += 1;
+                self.out.deleted.insert(inst);
+            }
+        }
+    }
+
+    /// Whether a copy's results, laid end to end, sit exactly on its inputs.
+    fn is_in_place(&self, inst: crate::function::Inst) -> bool {
+        let function = self.code.function;
+        let units = |reads: bool| {
+            let operands = function.operands(inst).iter();
+            let registers = &self.out.registers[function.operand_range(inst)];
+            let side = operands
+                .zip(registers)
+                .filter(move |(o, _)| o.role.reads() == reads);
+            side.flat_map(|(o, &reg)| {
+                let width = self.code.target.width(function.vreg(o.vreg).class);
+                self.code.target.units(reg, width)
+            })
+        };
+        units(true).eq(units(false))
+    }
+
+    fn flush_edge(&mut self, block: Block) {
+        if let Some((from, succ)) = self.code.program.blocks[block].edge {
+            let point = Point::Edge(from, succ);
+            self.out
+                .edits
+                .extend(self.waiting.drain(..).map(|edit| (point, edit)));
+        }
+        self.waiting.clear();
+    }
+
+    /// Moves that happen at once, `(to, from, width)`.
+    pub(super) fn move_all(&mut self, moves: &[(PReg, PReg, usize)]) {
+        super::moves::push_moves(moves, None, &mut self.waiting);
+    }
+
+    fn store(&mut self, value: u32) {
+        let from = self.register(value);
+        if let Some(to) = self.stores.slot(value) {
+            let width = self.code.shape(value).width as u8;
+            self.waiting.push(Edit::Store { to, from, width });
+        }
+    }
+
+    /// Brings `value` back to `unit`.
+    pub(super) fn reload(&mut self, value: u32, unit: usize) {
+        let shape = self.code.shape(value);
+        let to = PReg::new(File::new(shape.file), unit);
+        let remat = self.plan.and_then(|plan| plan.remat.instruction(value));
+        if let Some(inst) = remat {
+            let regs = self
+                .code
+                .function
+                .operands(inst)
+                .iter()
+                .map(|_| to)
+                .collect();
+            self.waiting.push(Edit::Recompute { inst, regs });
+        } else if let Some(from) = self.stores.slot(value) {
+            let width = shape.width as u8;
+            self.waiting.push(Edit::Reload { to, from, width });
+        }
+    }
+
+    pub(super) fn register(&self, value: u32) -> PReg {
+        let file = File::new(self.code.shape(value).file);
+        PReg::new(file, self.at[value as usize] as usize)
+    }
+
+    /// A free register for `value`, one of `near` or of its affinities if possible.
+    fn pick(&mut self, value: u32, near: &[usize]) -> Option<usize> {
+        let shape = self.code.shape(value);
+        let hints = self.affinities.hints(value);
+        let mut wanted = near.iter().copied().chain(hints.into_iter().flatten());
+        if let Some(unit) = wanted.find(|&unit| self.is_free(shape, unit)) {
+            return Some(unit);
+        }
+        let starts = self.starts(shape);
+        if shape.width == 1 && !self.has_wide[shape.file] {
+            let unclaimed = starts.without(&self.claimed[shape.file]);
+            let until = &self.claimed_until[shape.file];
+            return unclaimed.lowest().or_else(|| {
+                starts
+                    .iter()
+                    .max_by_key(|&unit| (until[unit], std::cmp::Reverse(unit)))
+            });
+        }
+        if shape.width == 1 {
+            // Leave whole pairs to those who need them.
+            let even = UnitSet::multiples_of(2);
+            let pairs = starts.without(&even).down(1).and(&starts).and(&even);
+            let mut alone = starts.without(&pairs);
+            for unit in pairs.iter() {
+                alone.remove(unit + 1);
+            }
+            if let Some(unit) = alone.lowest() {
+                return Some(unit);
+            }
+        }
+        starts.lowest()
+    }
+
+    /// Where something of `shape` could start.
+    pub(super) fn starts(&self, shape: Shape) -> UnitSet<W> {
+        let free = &self.free[shape.file];
+        if shape.width == 1 {
+            return *free;
+        }
+        let taken = UnitSet::first(self.code.units(shape.file)).without(free);
+        let first =
+            self.code.units(shape.file) + 1 - shape.width.min(self.code.units(shape.file) + 1);
+        let within = UnitSet::first(first);
+        let aligned = UnitSet::multiples_of(shape.align).and(&within);
+        aligned.without(&taken.blocked_starts(shape.width))
+    }
+
+    /// Whether something of `shape` can start at `unit`.
+    #[inline]
+    pub(super) fn is_free(&self, shape: Shape, unit: usize) -> bool {
+        let free = &self.free[shape.file];
+        unit.is_multiple_of(shape.align) && (unit..unit + shape.width).all(|u| free.contains(u))
+    }
+
+    /// Puts `value` at `unit`.
+    #[inline]
+    pub(super) fn settle(&mut self, value: u32, unit: usize) {
+        self.occupy(value, unit);
+        self.at[value as usize] = unit as u16;
+        self.affinities.settle(value, unit);
+        self.redeem(value);
+    }
+
+    #[inline]
+    pub(super) fn occupy(&mut self, value: u32, unit: usize) {
+        let shape = self.code.shape(value);
+        for unit in unit..unit + shape.width {
+            self.free[shape.file].remove(unit);
+            self.owner[shape.file][unit] = value;
+            self.ghost[shape.file][unit] = NONE;
+        }
+    }
+
+    /// Takes `value` out of its register, if it is in one.
+    #[inline]
+    pub(super) fn vacate(&mut self, value: u32) {
+        if self.is_held(value) {
+            let shape = self.code.shape(value);
+            self.vacate_units(shape, self.at[value as usize] as usize);
+        }
+    }
+
+    #[inline]
+    pub(super) fn vacate_units(&mut self, shape: Shape, unit: usize) {
+        for unit in unit..unit + shape.width {
+            self.free[shape.file].insert(unit);
+            self.owner[shape.file][unit] = NONE;
+        }
+    }
+}
+
+/// The units of a file that no pinned value has.
+fn open_units<const W: usize>(code: &Code, file: usize) -> UnitSet<W> {
+    let all = UnitSet::first(code.units(file));
+    match file < code.target.files().len() {
+        true => all.without(&UnitSet::of_file(
+            code.target,
+            File::new(file),
+            code.pinned_units(),
+        )),
+        false => all,
+    }
+}
+
+/// Whether a step writes `value` anew.
+pub(super) fn is_rewritten(accesses: &Accesses, value: u32) -> bool {
+    let mut all = accesses.iter();
+    all.any(|&(v, role)| v == value && matches!(role, Role::Def | Role::EarlyDef))
+}

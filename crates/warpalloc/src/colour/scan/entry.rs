@@ -1,0 +1,242 @@
+//! What each block has in registers when it is entered.
+//!
+//! Where paths meet, first the values that all predecessors have in registers, then those
+//! that some have, nearest use first, while there is room. A loop header is entered before
+//! its back edges are known, and what it has decides what is reloaded in each round: it
+//! takes the values that the loop reads, nearest use first, and then as many of those that
+//! only live through it as leave room for the fullest block of the loop.
+
+use super::code::Code;
+use super::code::{Accesses, FILES};
+use super::demand::{ALL, Load, Rooms};
+use super::next_use::NextUse;
+use super::pressure::Pressure;
+use super::spill::{PerFile, Plan, Resident};
+use crate::analysis::Loop;
+use crate::function::Block;
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// Chooses entry sets, block after block in reverse post-order.
+pub(super) struct EntrySets {
+    done: Vec<bool>,
+    /// Blocks of each loop, those of inner loops included.
+    blocks: SecondaryMap<Loop, Vec<Block>>,
+    fullest: SecondaryMap<Loop, PerFile>,
+    /// By value, the edge or the loop that last marked it.
+    at_exit: Vec<u32>,
+    clean_at_exit: Vec<u32>,
+    read_in: Vec<u32>,
+    marks: u32,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    value: u32,
+    /// How many edges bring it in a register.
+    edges: u32,
+    /// Its slot is current along every edge.
+    clean: bool,
+    distance: u32,
+    is_param: bool,
+}
+
+impl EntrySets {
+    pub fn new(code: &Code, pressure: &Pressure) -> EntrySets {
+        let mut blocks: SecondaryMap<Loop, Vec<Block>> = SecondaryMap::new();
+        let mut fullest: SecondaryMap<Loop, PerFile> = SecondaryMap::new();
+        for block in (0..code.block_count()).map(Block::new) {
+            for around in code.loops.around(block) {
+                blocks[around].push(block);
+                for file in 0..FILES {
+                    let most = &mut fullest[around][file];
+                    *most = (*most).max(pressure.block(block, file));
+                }
+            }
+        }
+        EntrySets {
+            done: vec![false; code.block_count()],
+            blocks,
+            fullest,
+            at_exit: vec![0; code.value_count()],
+            clean_at_exit: vec![0; code.value_count()],
+            read_in: vec![0; code.value_count()],
+            marks: 0,
+            candidates: Vec::new(),
+        }
+    }
+
+    /// Adds what `block` begins with to `plan`.
+    pub fn choose(
+        &mut self,
+        code: &Code,
+        rooms: &Rooms,
+        block: Block,
+        next: &NextUse,
+        plan: &mut Plan,
+    ) {
+        let edges = self.gather(code, block, next, plan);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let mut load = Load::default();
+        let mut taken = Vec::with_capacity(candidates.len());
+        let mut take = |c: &Candidate, load: &mut Load| {
+            let mut more = *load;
+            more.add(code.shape(c.value));
+            if !code.shape(c.value).reaches_memory || more.excess(rooms.whole(), ALL).is_none() {
+                *load = more;
+                taken.push(*c);
+            }
+        };
+        let stay = |c: &Candidate| !code.shape(c.value).reaches_memory;
+        for c in candidates.iter().filter(|c| stay(c)) {
+            take(c, &mut load);
+        }
+        candidates.retain(|c| !stay(c));
+        match code
+            .loops
+            .innermost(block)
+            .filter(|_| code.loops.is_header(block))
+        {
+            None => {
+                candidates
+                    .sort_unstable_by_key(|c| (edges - c.edges.min(edges), c.distance, c.value));
+                let held = candidates.iter().filter(|c| c.edges > 0 || edges == 0);
+                held.for_each(|c| take(c, &mut load));
+            }
+            Some(header_of) => {
+                self.mark_reads(code, header_of);
+                let is_read = |c: &Candidate| self.read_in[c.value as usize] == self.marks;
+                // A parameter outside registers is stored in every round as well as reloaded.
+                let near = |c: &Candidate| match c.is_param {
+                    true => c.distance / 2,
+                    false => c.distance,
+                };
+                candidates.sort_unstable_by_key(|c| (near(c), c.value));
+                let read = candidates.iter().filter(|c| is_read(c));
+                read.for_each(|c| take(c, &mut load));
+                let mut room = self.room_beside(code, rooms, header_of, &candidates);
+                let through = candidates.iter().filter(|c| !is_read(c) && c.edges > 0);
+                for c in through {
+                    let shape = code.shape(c.value);
+                    if room[shape.file] >= shape.width as i32 {
+                        room[shape.file] -= shape.width as i32;
+                        take(c, &mut load);
+                    }
+                }
+            }
+        }
+        self.marks += 1;
+        for c in &taken {
+            self.at_exit[c.value as usize] = self.marks;
+        }
+        let missing = code
+            .live_in(block)
+            .filter(|&v| self.at_exit[v as usize] != self.marks);
+        plan.in_memory.add(block, missing);
+        let residents = taken.iter().map(|c| Resident {
+            value: c.value,
+            clean: c.clean,
+        });
+        plan.entry.add(block, residents);
+        self.candidates = candidates;
+        self.done[block.index()] = true;
+    }
+
+    /// Finds out how each value live into `block` arrives; returns along how many edges that
+    /// is known.
+    fn gather(&mut self, code: &Code, block: Block, next: &NextUse, plan: &Plan) -> u32 {
+        let is_param = |v: u32| code.params(block).contains(&v);
+        let params = code.params(block).len();
+        let live = code.live_in(block).count();
+        self.candidates.clear();
+        let new = code
+            .live_in(block)
+            .enumerate()
+            .map(|(at, value)| Candidate {
+                value,
+                edges: 0,
+                clean: plan.remat.is_free(value),
+                distance: next.of(value),
+                is_param: at >= live - params && is_param(value),
+            });
+        self.candidates.extend(new);
+        let mut known = 0;
+        let mut unknown = false;
+        for &number in code.incoming(block) {
+            let edge = &code.edges()[number as usize];
+            if !self.done[edge.from.index()] {
+                unknown = true;
+                continue;
+            }
+            known += 1;
+            self.marks += 1;
+            for resident in plan.exit.of(edge.from) {
+                self.at_exit[resident.value as usize] = self.marks;
+                if resident.clean {
+                    self.clean_at_exit[resident.value as usize] = self.marks;
+                }
+            }
+            let pairs = code.pairs(edge);
+            for (at, c) in self.candidates.iter_mut().enumerate() {
+                let source = match c.is_param {
+                    true => pairs[at - (live - params)].1,
+                    false => c.value,
+                };
+                let held = self.at_exit[source as usize] == self.marks;
+                c.edges += u32::from(held);
+                let clean = !held || self.clean_at_exit[source as usize] == self.marks;
+                c.clean = match known {
+                    1 => clean && !c.is_param,
+                    _ => c.clean && clean,
+                };
+            }
+        }
+        for c in &mut self.candidates {
+            // A definition on a path not yet seen would leave the slot stale.
+            c.clean &= known > 0 && (!unknown || plan.remat.is_defined_once(c.value));
+            c.clean |= plan.remat.is_free(c.value);
+        }
+        known
+    }
+
+    fn mark_reads(&mut self, code: &Code, header_of: Loop) {
+        self.marks += 1;
+        let mut accesses = Accesses::new();
+        for &block in &self.blocks[header_of] {
+            for number in code.steps(block) {
+                code.accesses(block, code.step(number), &mut accesses);
+                for &(value, role) in &accesses {
+                    if role.reads() {
+                        self.read_in[value as usize] = self.marks;
+                    }
+                }
+            }
+            for edge in &code.edges()[code.outgoing(block)] {
+                for &(_, arg) in code.pairs(edge) {
+                    self.read_in[arg as usize] = self.marks;
+                }
+            }
+        }
+    }
+
+    /// Units that the fullest block of a loop leaves to values that only live through it.
+    fn room_beside(
+        &self,
+        code: &Code,
+        rooms: &Rooms,
+        header_of: Loop,
+        candidates: &[Candidate],
+    ) -> PerFile {
+        let mut room = [0; FILES];
+        for (file, units) in room.iter_mut().enumerate() {
+            *units = rooms.whole().units(file) - self.fullest[header_of][file];
+        }
+        for c in candidates {
+            if self.read_in[c.value as usize] != self.marks {
+                let shape = code.shape(c.value);
+                room[shape.file] += shape.width as i32;
+            }
+        }
+        room
+    }
+}

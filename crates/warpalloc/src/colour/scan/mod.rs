@@ -1,0 +1,185 @@
+//! Registers in dominance order, after spilling by next use.
+//!
+//! ```text
+//! pressure ─→ [spill ─→ place stores] ─→ assign ⇄ arrange ─→ connect edges ─→ finish
+//! ```
+//!
+//! What is spilled is decided first, by the distance to the next use and by loops; then
+//! everything that is in registers at once fits, and registers are given in one walk over
+//! the blocks. There is no interference graph. `docs/scan.md` tells the whole story.
+
+mod affinity;
+mod arrange;
+mod assign;
+mod carry;
+mod code;
+mod demand;
+mod edges;
+mod entry;
+mod moves;
+mod next_use;
+mod pins;
+mod pressure;
+mod remat;
+mod share;
+mod spill;
+mod stores;
+
+use crate::allocation::{Allocation, Edits, Frame, Space};
+use crate::analysis::Liveness;
+use crate::colour::Problem;
+use crate::error::{Error, Place};
+use crate::frame::callee_saves::save_callee_saved;
+use crate::function::{Clobbers, Convention};
+use crate::stats::Stats;
+use crate::target::Target;
+use assign::{Assigned, assign};
+use code::Code;
+use demand::Rooms;
+use pins::assign_pins;
+use pressure::Pressure;
+use stores::Stores;
+
+/// Attempts to seat steps whose constraints want more room than their width says.
+const ATTEMPTS: usize = 24;
+
+/// How a walk over the blocks ended.
+pub(crate) enum Walk {
+    /// With an allocation, which is not cleaned up yet.
+    Done(Box<Allocation>),
+    /// A pinned value finds no place for all of its life.
+    Unpinned,
+    /// A step could not be seated.
+    Stuck,
+}
+
+/// Allocates `problem` in one walk over its blocks; `liveness` is the function's, and the
+/// program differs from it in the order of instructions at most.
+pub(crate) fn walk(
+    problem: &Problem,
+    liveness: &Liveness,
+    space: Space,
+    stats: &mut Stats,
+) -> Result<Walk, Error> {
+    let target = problem.target;
+    let mut code = Code::of_function(problem.program.clone(), target, liveness);
+    let Some(pins) = assign_pins(&code) else {
+        return Ok(Walk::Unpinned);
+    };
+    code.set_pins(pins);
+    let mut rooms = Rooms::new(&code);
+    let mut pressure = Pressure::measure(&code, &rooms, &[]);
+    if carry::is_needed(&code, &pressure.exceeded) {
+        let chosen = carry::choose(&code, &rooms);
+        let mut program = code.program;
+        stats.spilled += carry::carry(&mut program, target, &chosen, space);
+        code = Code::of_program(program, target);
+        let Some(pins) = assign_pins(&code) else {
+            return Ok(Walk::Unpinned);
+        };
+        code.set_pins(pins);
+        rooms = Rooms::new(&code);
+        pressure = Pressure::measure(&code, &rooms, &[]);
+    }
+    let mut tight: Vec<u8> = Vec::new();
+    for _ in 0..ATTEMPTS {
+        stats.iterations += 1;
+        match attempt(&code, &rooms, &pressure, &tight, space) {
+            Ok((assigned, stores)) => {
+                stats.spilled += stores.spilled;
+                stats.rematerialised = stores.recomputed;
+                let stats = std::mem::take(stats);
+                let allocation = finish(&code, target, space, assigned, stores, stats)?;
+                return Ok(Walk::Done(Box::new(allocation)));
+            }
+            Err(step) => {
+                tight.resize(code.step_count(), 0);
+                let units = &mut tight[step];
+                *units = units.saturating_add(1 + *units / 2);
+                pressure = Pressure::measure(&code, &rooms, &tight);
+            }
+        }
+    }
+    Ok(Walk::Stuck)
+}
+
+/// Spills and assigns once; fails with the number of a step that could not be seated.
+fn attempt(
+    code: &Code,
+    rooms: &Rooms,
+    pressure: &Pressure,
+    tight: &[u8],
+    space: Space,
+) -> Result<(Assigned, Stores), usize> {
+    let plan = match pressure.exceeded.contains(&true) {
+        true => Some(spill::spill(code, rooms, pressure, tight)?),
+        false => None,
+    };
+    let mut stores = match &plan {
+        Some(plan) => Stores::place(code, plan, space),
+        None => Stores::none(space),
+    };
+    let widest = (0..code::FILES).map(|file| code.units(file)).max();
+    let mut assigned = match widest.unwrap_or(0) {
+        0..=64 => assign::<1>(code, plan.as_ref(), &stores)?,
+        65..=256 => assign::<4>(code, plan.as_ref(), &stores)?,
+        _ => assign::<8>(code, plan.as_ref(), &stores)?,
+    };
+    edges::connect(code, plan.as_ref(), &mut stores, &mut assigned);
+    Ok((assigned, stores))
+}
+
+fn finish(
+    code: &Code,
+    target: &Target,
+    space: Space,
+    mut assigned: Assigned,
+    mut stores: Stores,
+    mut stats: Stats,
+) -> Result<Allocation, Error> {
+    let function = code.function;
+    stats.copies = assigned.copies;
+    stats.coalesced = assigned.coalesced;
+    let mut allocation = Allocation {
+        registers: assigned.registers,
+        edits: Edits::new(function, std::mem::take(&mut assigned.edits)),
+        deleted: assigned.deleted,
+        order: code.program.order.clone(),
+        frame: Frame::default(),
+        stats,
+    };
+    if function.convention() != Convention::Kernel {
+        let mut touched = allocation.touched(function, target);
+        for inst in function.insts() {
+            if function.inst(inst).clobbers != Clobbers::None {
+                touched.union_with(&function.clobbers(target, inst));
+            }
+        }
+        let edits = allocation.edits.iter();
+        let mut edits: Vec<_> = edits.map(|(point, edit)| (point, edit.clone())).collect();
+        let mut insts = allocation.block_insts(function, function.entry());
+        let first = insts.next();
+        let frame = &mut stores.frame;
+        save_callee_saved(function, target, first, &touched, &mut edits, |bytes| {
+            frame.push(bytes)
+        });
+        drop(insts);
+        allocation.edits = Edits::new(function, edits);
+    }
+    let size = stores.frame.size();
+    if size > target.frame_limit() {
+        return Err(Error::FrameTooLarge {
+            place: Place::Function,
+            value: None,
+            needed: size,
+            limit: target.frame_limit(),
+            help: "raise the register budget, or split the function".into(),
+        });
+    }
+    match space {
+        Space::Local => allocation.frame.local = size,
+        Space::Shared => allocation.frame.shared = size,
+    }
+    allocation.stats.edits = allocation.edits.counts();
+    Ok(allocation)
+}

@@ -1,0 +1,83 @@
+//! Next uses within a block.
+//!
+//! A backward walk over a block notes, for each access of each step, the position of the
+//! value's next read after the step; the forward walk that follows takes the notes back in
+//! the opposite order. Positions count steps from the block's start; beyond the block's end
+//! they go on with the distances of [`crate::analysis::NextUses`], or end there where
+//! nothing is spilled and only death matters.
+
+use super::code::{Accesses, Code};
+use crate::analysis::NEVER;
+use crate::function::Block;
+
+/// The next read of every value at the point at hand.
+pub(super) struct NextUse {
+    next: Vec<u32>,
+    notes: Vec<u32>,
+}
+
+impl NextUse {
+    pub fn new(code: &Code) -> NextUse {
+        NextUse {
+            next: vec![NEVER; code.value_count()],
+            notes: Vec::new(),
+        }
+    }
+
+    /// Moves to the start of `block`. `after` tells how many steps after the block each value
+    /// live out of it is read.
+    pub fn enter(&mut self, code: &Code, block: Block, after: impl Iterator<Item = (u32, u32)>) {
+        let steps = code.steps(block);
+        let length = steps.len() as u32;
+        for (value, distance) in after {
+            self.next[value as usize] = length.saturating_add(distance).min(NEVER - 1);
+        }
+        self.notes.clear();
+        let mut accesses = Accesses::new();
+        for (at, number) in steps.enumerate().rev() {
+            code.accesses(block, code.step(number), &mut accesses);
+            for &(value, _) in accesses.iter().rev() {
+                self.notes.push(self.next[value as usize]);
+            }
+            for &(value, role) in &accesses {
+                if role.writes() {
+                    self.next[value as usize] = NEVER;
+                }
+            }
+            for &(value, role) in &accesses {
+                if role.reads() {
+                    self.next[value as usize] = at as u32;
+                }
+            }
+        }
+    }
+
+    /// The position of the next read of `value`; [`NEVER`] if there is none.
+    #[inline]
+    pub fn of(&self, value: u32) -> u32 {
+        self.next[value as usize]
+    }
+
+    /// Moves over a step.
+    #[inline]
+    pub fn advance(&mut self, accesses: &Accesses) {
+        for &(value, _) in accesses {
+            if let Some(next) = self.notes.pop() {
+                self.next[value as usize] = next;
+            }
+        }
+    }
+
+    /// The next read after the step at hand of what its access number `at` leaves behind.
+    #[inline]
+    pub fn after(&self, at: usize) -> u32 {
+        self.notes[self.notes.len() - 1 - at]
+    }
+
+    /// Leaves `block` at its end.
+    pub fn leave(&mut self, code: &Code, block: Block) {
+        for value in code.live_out(block) {
+            self.next[value as usize] = NEVER;
+        }
+    }
+}

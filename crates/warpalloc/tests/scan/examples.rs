@@ -1,0 +1,317 @@
+//! Small functions and what becomes of them.
+
+use warpalloc::allocation::{Edit, Point};
+use warpalloc::function::{Block, Inst};
+use warpalloc::{Allocation, Options, Strategy, allocate, text};
+
+struct Outcome {
+    case: text::Case,
+    allocation: Allocation,
+}
+
+/// Allocates `blocks` on a machine with `registers` registers, in the order given and without
+/// cleaning up, so that what the allocator itself decides is seen.
+fn scan(registers: usize, blocks: &str) -> Outcome {
+    let text = format!("target hardware sm_90 R={registers}\nkernel f {{\n{blocks}\n}}\n");
+    let case = text::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    let options = Options {
+        schedule: false,
+        cleanup: false,
+        ..Options::with_strategy(Strategy::Scan)
+    };
+    let allocation = allocate(&case.function, &case.target, &options);
+    let allocation = allocation.unwrap_or_else(|error| panic!("{error}"));
+    assert!(!allocation.stats.fell_back);
+    Outcome { case, allocation }
+}
+
+impl Outcome {
+    fn count(&self, wanted: impl Fn(&Edit) -> bool) -> usize {
+        self.allocation
+            .edits
+            .iter()
+            .filter(|(_, e)| wanted(e))
+            .count()
+    }
+
+    fn stores(&self) -> usize {
+        self.count(|e| matches!(e, Edit::Store { .. }))
+    }
+
+    fn reloads(&self) -> usize {
+        self.count(|e| matches!(e, Edit::Reload { .. }))
+    }
+
+    fn moves(&self) -> usize {
+        self.count(|e| matches!(e, Edit::Move { .. } | Edit::Swap { .. }))
+    }
+
+    /// Names of the registers of an instruction's operands.
+    fn registers(&self, inst: u32) -> Vec<String> {
+        let regs = self
+            .allocation
+            .operands(&self.case.function, Inst::from_u32(inst));
+        let name = |&reg| self.case.target.reg_name(reg).to_string();
+        regs.iter().map(name).collect()
+    }
+
+    /// Edits that run whenever `block` does.
+    fn edits_in(&self, block: u32) -> usize {
+        let block = Block::from_u32(block);
+        let inside = |point: Point| match point {
+            Point::Before(inst) | Point::After(inst) => self.case.function.block_of(inst) == block,
+            Point::Edge(from, _) => from == block,
+        };
+        self.allocation
+            .edits
+            .iter()
+            .filter(|(p, _)| inside(*p))
+            .count()
+    }
+}
+
+#[test]
+fn the_value_read_last_leaves_its_register() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            v2:r32 = c : read
+            v3:r32 = d : read
+            v4:r32 = e : read
+            use v4 : write
+            use v3 : write
+            use v2 : write
+            use v0 : write
+            use v1 : write
+            exit : exit",
+    );
+    assert_eq!((outcome.stores(), outcome.reloads()), (1, 1));
+    // v1 is reloaded right before its only reader.
+    let at = outcome
+        .allocation
+        .edits
+        .iter()
+        .find(|(_, e)| matches!(e, Edit::Reload { .. }));
+    assert_eq!(
+        at.map(|(point, _)| point),
+        Some(Point::Before(Inst::from_u32(9)))
+    );
+}
+
+#[test]
+fn a_value_that_leaves_twice_is_stored_once() {
+    let crowd = |first: usize| -> String {
+        let values = first..first + 4;
+        let loads = values.clone().map(|v| format!("v{v}:r32 = ld : read\n"));
+        loads
+            .chain(values.rev().map(|v| format!("use v{v} : write\n")))
+            .collect()
+    };
+    let text = format!(
+        "block0:\nv0:r32 = a : read\n{}use v0 : write\n{}use v0 : write\nexit : exit",
+        crowd(1),
+        crowd(5)
+    );
+    let outcome = scan(4, &text);
+    assert_eq!((outcome.stores(), outcome.reloads()), (1, 2));
+}
+
+#[test]
+fn a_constant_is_computed_again_instead_of_stored() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = const : remat 1
+            v1:r32 = a : read
+            v2:r32 = b : read
+            v3:r32 = c : read
+            v4:r32 = d : read
+            use v4, v1 : write
+            use v2, v3 : write
+            use v0 : write
+            exit : exit",
+    );
+    assert_eq!((outcome.stores(), outcome.reloads()), (0, 0));
+    assert_eq!(outcome.count(|e| matches!(e, Edit::Recompute { .. })), 1);
+}
+
+/// Four values live through the loop unread, and the loop wants all four registers.
+#[test]
+fn what_only_lives_through_a_loop_is_stored_before_it_and_reloaded_behind_it() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            bra -> block1
+        block1:
+            v2:r32 = c : read
+            v3:r32 = d : read
+            v4:r32 = e : read
+            v5:r32 = g v2, v3, v4
+            use v5, v2, v3, v4 : write
+            brp -> block1, block2
+        block2:
+            use v0, v1 : write
+            exit : exit",
+    );
+    assert_eq!((outcome.stores(), outcome.reloads()), (2, 2));
+    let in_loop = outcome.edits_in(1);
+    // The reloads may stand on the edge that leaves the loop, but nothing runs in each round.
+    let on_exit = outcome
+        .allocation
+        .edits
+        .on_edge(Block::from_u32(1), 1)
+        .count();
+    assert_eq!(in_loop - on_exit, 0);
+}
+
+/// The accumulator's new contents take over the register of the old ones.
+#[test]
+fn a_loop_carried_value_stays_where_it_is() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            bra -> block1(v0)
+        block1(v1:r32):
+            v2:r32 = ld : read
+            v3:r32 = add v1, v2
+            brp -> block1(v3), block2
+        block2:
+            use v3 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.allocation.edits.len(), 0);
+    assert_eq!(outcome.registers(3)[0], outcome.registers(3)[1]);
+}
+
+/// Both paths define the argument after values of their own have come and gone.
+#[test]
+fn arguments_of_both_paths_meet_in_one_register() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            brp v0 -> block1, block2
+        block1:
+            v1:r32 = b : read
+            v2:r32 = neg v1
+            bra -> block3(v2)
+        block2:
+            v3:r32 = c : read
+            v4:r32 = d : read
+            v5:r32 = add v3, v4
+            bra -> block3(v5)
+        block3(v6:r32):
+            use v6, v0 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.allocation.edits.len(), 0);
+}
+
+#[test]
+fn a_guarded_definition_keeps_its_register() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            v1:pred = p : read
+            mov inout v0, v1
+            use v0 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.registers(0), outcome.registers(3));
+    assert_eq!(outcome.allocation.edits.len(), 0);
+}
+
+#[test]
+fn the_lanes_of_a_store_are_loaded_side_by_side() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            v2:r32 = c : read
+            v3:r32 = d : read
+            v4:r32 = e : read
+            st.v4 v4, v0, v1, v2, v3 : write group 1..5 align 4
+            exit : exit",
+    );
+    assert_eq!(outcome.moves(), 0);
+    assert_eq!((outcome.stores(), outcome.reloads()), (0, 0));
+}
+
+/// Two singles stand in the only two pairs; a parallel copy brings them together.
+#[test]
+fn a_pair_finds_room_among_scattered_singles_without_spilling() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            v2:r32 = c : read
+            v3:r32 = d : read
+            use v1, v3 : write
+            v4:r64 = wide : read
+            use v4, v0, v2 : write
+            exit : exit",
+    );
+    assert_eq!((outcome.stores(), outcome.reloads()), (0, 0));
+    assert_eq!(outcome.moves(), 1);
+}
+
+#[test]
+fn what_lives_through_a_call_goes_where_the_call_leaves_it_alone() {
+    let outcome = scan(
+        32,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 @ R4 = call : call write clobbers abi
+            use v0, v1 : write
+            exit : exit",
+    );
+    assert_eq!((outcome.stores(), outcome.reloads()), (0, 0));
+    let kept: u32 = outcome.registers(2)[0][1..].parse().unwrap();
+    assert!(kept >= 24, "R{kept} is overwritten by calls");
+}
+
+/// A parameter in memory whose argument is in memory costs nothing: both have one slot.
+#[test]
+fn parameters_and_arguments_share_a_slot() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            bra -> block1(v0)
+        block1(v1:r32):
+            v2:r32 = b : read
+            v3:r32 = c : read
+            v4:r32 = d : read
+            v5:r32 = e : read
+            use v2, v3, v4, v5 : write
+            v6:r32 = neg v1
+            v7:r32 = b : read
+            v8:r32 = c : read
+            v9:r32 = d : read
+            v10:r32 = e : read
+            use v7, v8, v9, v10 : write
+            brp -> block1(v6), block2
+        block2:
+            use v6 : write
+            exit : exit",
+    );
+    let slots: std::collections::BTreeSet<_> = outcome
+        .allocation
+        .edits
+        .iter()
+        .filter_map(|(_, e)| match e {
+            Edit::Store { to, .. } => Some(*to),
+            Edit::Reload { from, .. } => Some(*from),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(slots.len(), 1, "{slots:?}");
+}

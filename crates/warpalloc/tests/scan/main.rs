@@ -1,0 +1,4 @@
+//! The scan allocator as seen from outside.
+
+mod examples;
+mod random;

@@ -6,6 +6,7 @@
 use crate::apply::{self, Surroundings, Unspeakable};
 use crate::ast::{self, Body, Item, Module, Span};
 use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
+use crate::contract::{ContractedFunction, Contraction, contract_where};
 use crate::diag::{ParseError, line_and_column};
 use crate::launch::{block_threads, has_instruction, is_static_shared, static_shared, write_cap};
 use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
@@ -56,6 +57,8 @@ pub struct ModuleOptions {
     pub jobs: Option<usize>,
     /// Whether `.local` variables that need no address become registers first.
     pub promote_local: bool,
+    /// What becomes of products and sums without a rounding modifier.
+    pub contraction: Contraction,
 }
 
 /// Told how many functions are done, and how many there are.
@@ -135,6 +138,8 @@ pub struct FunctionReport {
     pub vregs: usize,
     /// Why the wanted occupancy or cap is not what will be had.
     pub shortfall: Option<String>,
+    /// What became of its contraction, where it has something to contract.
+    pub contraction: Option<ContractedFunction>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -198,8 +203,12 @@ fn allocate_text(
     options: &ModuleOptions,
     progress: Option<Progress>,
 ) -> Result<ModuleResult, PtxError> {
-    let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, options)?;
+    let wanted =
+        |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
+    let contracted = contract_where(source, options.contraction, wanted).map_err(Box::new)?;
+    let module = crate::parse(&contracted.text).map_err(Box::new)?;
+    let mut job = Job::new(&module, options)?;
+    job.contracted = &contracted.functions;
     let work = || job.run(progress);
     match options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
@@ -340,6 +349,8 @@ struct Job<'m, 'a> {
     shared_bytes: u64,
     /// Whether a device function has a `setmaxnreg`.
     callees_share_registers: bool,
+    /// What was contracted in the text.
+    contracted: &'m [ContractedFunction],
 }
 
 impl<'m, 'a> Job<'m, 'a> {
@@ -368,6 +379,7 @@ impl<'m, 'a> Job<'m, 'a> {
             shared_bytes: vars.fold(0, u64::saturating_add),
             callees_share_registers: functions_with_bodies(module)
                 .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
+            contracted: &[],
         })
     }
 
@@ -423,6 +435,7 @@ impl<'m, 'a> Job<'m, 'a> {
             instructions: 0,
             vregs: 0,
             shortfall: None,
+            contraction: None,
             outcome: Outcome::Skipped,
         };
         if !self.is_wanted(function) {
@@ -441,6 +454,14 @@ impl<'m, 'a> Job<'m, 'a> {
                 report.vregs = lowered.function.vreg_count();
                 report.outcome = self.allocated(&lowered, &target, budget.registers, &mut edits)?;
             }
+        }
+        let mut contracted = self.contracted.iter();
+        report.contraction = contracted.find(|c| c.name == function.name.text).cloned();
+        if let Some(contracted) = &report.contraction
+            && !matches!(report.outcome, Outcome::Allocated(_))
+        {
+            // What is not allocated stays as it was.
+            edits.replace(body.span(), &contracted.original);
         }
         if let Some(cap) = budget.cap
             && function.is_entry

@@ -427,7 +427,8 @@ def random_body(rng, ty):
 def at_random(args):
     seed, count = map(int, args.rest)
     rng = random.Random(seed)
-    kinds = ["f32"] * 6 + ["f64"] * 2 + ["f16", "f16x2", "bf16", "bf16x2"]
+    kinds = ["f32"] * 6 + ["f64"] * 2 + ["f16", "f16x2"]
+    kinds += ["bf16", "bf16x2"] if int(args.arch[3:].rstrip("af")) >= 90 else []
     bodies = []
     while len(bodies) < count:
         ty = rng.choice(kinds)
@@ -446,7 +447,11 @@ def at_random(args):
         if name in left or before[name] == after[name]:
             identical += name not in left
             continue
-        pair = [expressions(evaluate(f[name], TYPES[ty][1])[1]) for f in (before, after)]
+        runs = [evaluate(f[name], TYPES[ty][1]) for f in (before, after)]
+        pair = [expressions(outputs) for _, outputs in runs]
+        # Halves that ptxas computes two at a time do not show which half is stored.
+        if "PRMT" in str(pair) and runs[0][0].total() == runs[1][0].total():
+            continue
         if pair[0] != pair[1]:
             different += 1
             print(ty, body)

@@ -51,6 +51,8 @@ pub(super) struct Choice {
     pub leaving: Vec<Leaving>,
     /// Products that may be read in other stretches, with the sums that took them in.
     pub roaming: Vec<(Inst, Inst)>,
+    /// Products that sums of several stretches of one line read.
+    pub spread: Vec<Inst>,
     /// Products that sums read, and something else too.
     pub torn: Vec<Inst>,
     /// Copies and negations that were looked through.
@@ -96,6 +98,8 @@ struct Product {
     count: usize,
     /// Whether it is needed for more than sums.
     kept: bool,
+    /// Whether sums in other stretches read it.
+    is_summed_far: bool,
     carriers: Vec<VReg>,
 }
 
@@ -231,6 +235,10 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
             }
         }
         let held = values.map(|value| self.holds(value?));
+        for held in held.into_iter().flatten() {
+            let product = &mut self.products[held.product];
+            product.is_summed_far |= product.mode == mode && !product.is_near(stretch);
+        }
         let addends = held.map(|held| {
             held.filter(|h| {
                 let product = &self.products[h.product];
@@ -306,6 +314,7 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
                     readers: Vec::new(),
                     count: 0,
                     kept: false,
+                    is_summed_far: false,
                     carriers: Vec::new(),
                 });
             }
@@ -411,6 +420,9 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
             carriers: product.carriers.clone(),
             has_sum: !product.readers.is_empty(),
         }));
+        let is_spread = |p: &&Product| p.is_summed_far && !p.readers.is_empty();
+        let spread = self.products.iter().filter(is_spread);
+        choice.spread.extend(spread.map(|product| product.inst));
         let is_torn = |p: &&Product| p.kept && !p.readers.is_empty();
         let torn = self.products.iter().filter(is_torn);
         choice.torn.extend(torn.map(|product| product.inst));

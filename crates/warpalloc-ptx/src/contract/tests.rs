@@ -348,3 +348,14 @@ fn a_product_between_branches_on_one_predicate_is_an_obstacle() {
         st.global.f32 [%o], %x2;\nst.global.f32 [%o+4], %x3;";
     assert!(obstacle(code).contains("may be copied"));
 }
+
+#[test]
+fn a_product_that_sums_of_several_blocks_read_is_an_obstacle() {
+    for between in ["membar.gl;", "@%p1 bra L; bar.sync 0; L:"] {
+        let code = format!(
+            "mul.f32 %x1, %a, %b;\nadd.f32 %x2, %x1, %c;\n{between}\nadd.f32 %x3, %x1, %c;\n\
+             st.global.f32 [%o], %x2;\nst.global.f32 [%o+4], %x3;"
+        );
+        assert!(obstacle(&code).contains("several blocks"), "{between}");
+    }
+}

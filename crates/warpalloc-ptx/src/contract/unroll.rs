@@ -15,6 +15,9 @@ use rustc_hash::FxHashSet;
 use warpalloc::analysis::{Loop, Loops};
 use warpalloc::function::{Block, Inst, Kind, VReg};
 
+const SPREAD: &str = "a product that ptxas may fuse or not: sums in several blocks read it, and \
+                      equal ones are joined";
+
 /// Makes sure that no product that leaves its block may meet a sum after all.
 pub(super) fn foresee(
     code: &Code,
@@ -28,6 +31,9 @@ pub(super) fn foresee(
         let reason = "a product that ptxas may fuse or not: a block between branches on one \
                       predicate may be copied";
         return Err(code.obstacle(product, reason));
+    }
+    if let Some(&product) = choice.spread.first() {
+        return Err(code.obstacle(product, SPREAD));
     }
     if let Some(store) = meets_in_memory(code) {
         let reason = "a product that ptxas may fuse or not: local memory takes it to a sum, and \
@@ -122,6 +128,9 @@ impl View<'_, '_, '_, '_> {
         let sums = self.sums_elsewhere(leaving);
         if sums.is_empty() && !leaving.has_sum {
             return Ok(());
+        }
+        if leaving.has_sum && !sums.is_empty() {
+            return Err(self.code.obstacle(leaving.product, SPREAD));
         }
         let obstacle = |what: &str| {
             let reason = format!("a product that ptxas may fuse or not: {what}");

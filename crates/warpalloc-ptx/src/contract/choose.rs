@@ -42,6 +42,8 @@ pub(super) struct Leaving {
     pub carriers: Vec<VReg>,
     /// Whether a sum in its stretch reads it as well.
     pub has_sum: bool,
+    /// Whether the rule does not say if a sum elsewhere takes it in.
+    pub is_unclear: bool,
 }
 
 /// What is to be fused, and what must be foreseen for that to be right.
@@ -51,9 +53,9 @@ pub(super) struct Choice {
     pub leaving: Vec<Leaving>,
     /// Products that may be read in other stretches, with the sums that took them in.
     pub roaming: Vec<(Inst, Inst)>,
-    /// Products that sums of several stretches of one line read.
+    /// Products that sums of several stretches read in a way that the rule does not cover.
     pub spread: Vec<Inst>,
-    /// Products that sums read, and something else too.
+    /// Products that sums read, and something else too, or only sums of other stretches.
     pub torn: Vec<Inst>,
     /// Copies and negations that were looked through.
     pub looked_through: FxHashSet<Inst>,
@@ -90,16 +92,25 @@ struct Product {
     stretch: u32,
     /// Whether sums of other stretches may take it in.
     roams: bool,
+    /// Whether a factor is constant.
+    is_light: bool,
     /// What it multiplies, as numbers of values in ascending order.
     factors: [u64; 2],
     /// Sums that could take it in and have not.
     readers: Vec<Reader>,
+    /// The same with those that have.
+    all_readers: Vec<Reader>,
     /// Readers of any kind, as counted at first.
     count: usize,
     /// Whether it is needed for more than sums.
     kept: bool,
     /// Whether sums in other stretches read it.
     is_summed_far: bool,
+    /// Whether sums elsewhere would read it in a way that the rule does not cover: where it
+    /// has a constant factor and shares its register, or was negated before it left.
+    is_unclear: bool,
+    /// The same for sums in other lines, if there are any.
+    leaves_unclear: bool,
     carriers: Vec<VReg>,
 }
 
@@ -111,6 +122,7 @@ impl Product {
 
 struct Sum {
     inst: Inst,
+    stretch: u32,
     addends: [Option<Held>; 2],
     subtracts: bool,
     is_scalar: bool,
@@ -237,7 +249,10 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
         let held = values.map(|value| self.holds(value?));
         for held in held.into_iter().flatten() {
             let product = &mut self.products[held.product];
-            product.is_summed_far |= product.mode == mode && !product.is_near(stretch);
+            if product.mode == mode && !product.is_near(stretch) {
+                product.is_summed_far = true;
+                product.is_unclear |= product.is_light || held.negated;
+            }
         }
         let addends = held.map(|held| {
             held.filter(|h| {
@@ -256,11 +271,13 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
             if let Some(held) = held {
                 let product = &mut self.products[held.product];
                 product.readers.push(Reader { sum, slot });
+                product.all_readers.push(Reader { sum, slot });
                 product.count += 1;
             }
         }
         self.sums.push(Sum {
             inst,
+            stretch,
             addends,
             subtracts,
             is_scalar: mode.ty.is_scalar(),
@@ -299,7 +316,8 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
             }
             if let Some((mode, factors)) = factors {
                 let product = self.products.len();
-                let roams = is_single && has_constant_factor(self.code, inst);
+                let is_light = has_constant_factor(self.code, inst);
+                let roams = is_single && is_light;
                 let held = Held {
                     product,
                     negated: false,
@@ -310,11 +328,15 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
                     mode,
                     stretch,
                     roams,
+                    is_light,
                     factors,
                     readers: Vec::new(),
+                    all_readers: Vec::new(),
                     count: 0,
                     kept: false,
                     is_summed_far: false,
+                    is_unclear: false,
+                    leaves_unclear: false,
                     carriers: Vec::new(),
                 });
             }
@@ -368,6 +390,7 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
                 product.kept = true;
                 product.count += 1;
                 product.carriers.push(vreg);
+                product.leaves_unclear |= product.is_light || held.negated;
             }
         }
     }
@@ -419,11 +442,14 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
             mode: product.mode,
             carriers: product.carriers.clone(),
             has_sum: !product.readers.is_empty(),
+            is_unclear: product.leaves_unclear,
         }));
-        let is_spread = |p: &&Product| p.is_summed_far && !p.readers.is_empty();
+        let is_spread = |p: &&Product| {
+            p.is_unclear || p.is_summed_far && !p.readers.is_empty() || self.is_contested(p)
+        };
         let spread = self.products.iter().filter(is_spread);
         choice.spread.extend(spread.map(|product| product.inst));
-        let is_torn = |p: &&Product| p.kept && !p.readers.is_empty();
+        let is_torn = |p: &&Product| p.is_summed_far || p.kept && !p.readers.is_empty();
         let torn = self.products.iter().filter(is_torn);
         choice.torn.extend(torn.map(|product| product.inst));
         choice.looked_through.extend(self.looked_through);
@@ -442,6 +468,18 @@ impl<'c, 'l, 'm, 'a> Lines<'c, 'l, 'm, 'a> {
                         other.count == 1 && self.is_open(other)
                     })
             })
+    }
+
+    /// Whether sums of several stretches read a product, and one of them another product too.
+    fn is_contested(&self, product: &Product) -> bool {
+        let stretch = |reader: &Reader| self.sums[reader.sum].stretch;
+        let mut readers = product.all_readers.iter();
+        let first = readers.next().map(stretch);
+        readers.any(|reader| Some(stretch(reader)) != first)
+            && product
+                .all_readers
+                .iter()
+                .any(|reader| self.sums[reader.sum].addends[1 - reader.slot].is_some())
     }
 
     fn adds_equals(&self, sum: usize) -> bool {

@@ -356,6 +356,6 @@ fn a_product_that_sums_of_several_blocks_read_is_an_obstacle() {
             "mul.f32 %x1, %a, %b;\nadd.f32 %x2, %x1, %c;\n{between}\nadd.f32 %x3, %x1, %c;\n\
              st.global.f32 [%o], %x2;\nst.global.f32 [%o+4], %x3;"
         );
-        assert!(obstacle(&code).contains("several blocks"), "{between}");
+        assert!(obstacle(&code).contains("other blocks"), "{between}");
     }
 }

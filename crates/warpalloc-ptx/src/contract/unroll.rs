@@ -15,8 +15,11 @@ use rustc_hash::FxHashSet;
 use warpalloc::analysis::{Loop, Loops};
 use warpalloc::function::{Block, Inst, Kind, VReg};
 
-const SPREAD: &str = "a product that ptxas may fuse or not: sums in several blocks read it, and \
-                      equal ones are joined";
+const SPREAD: &str = "a product that ptxas may fuse or not: sums in other blocks read it, which \
+                      may be joined or moved";
+
+const COPIED: &str = "a product that ptxas may fuse or not: a block between branches on one \
+                      predicate may be copied";
 
 /// Makes sure that no product that leaves its block may meet a sum after all.
 pub(super) fn foresee(
@@ -28,9 +31,7 @@ pub(super) fn foresee(
     if let Some(&product) = choice.torn.first()
         && branches_twice(code)
     {
-        let reason = "a product that ptxas may fuse or not: a block between branches on one \
-                      predicate may be copied";
-        return Err(code.obstacle(product, reason));
+        return Err(code.obstacle(product, COPIED));
     }
     if let Some(&product) = choice.spread.first() {
         return Err(code.obstacle(product, SPREAD));
@@ -129,8 +130,11 @@ impl View<'_, '_, '_, '_> {
         if sums.is_empty() && !leaving.has_sum {
             return Ok(());
         }
-        if leaving.has_sum && !sums.is_empty() {
+        if (leaving.has_sum || leaving.is_unclear) && !sums.is_empty() {
             return Err(self.code.obstacle(leaving.product, SPREAD));
+        }
+        if !sums.is_empty() && branches_twice(self.code) {
+            return Err(self.code.obstacle(leaving.product, COPIED));
         }
         let obstacle = |what: &str| {
             let reason = format!("a product that ptxas may fuse or not: {what}");

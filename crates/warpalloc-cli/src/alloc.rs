@@ -186,6 +186,7 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
         },
         jobs: args.jobs.map(usize::from),
         promote_local: args.promote_local,
+        ..ModuleOptions::default()
     })
 }
 

@@ -4,6 +4,7 @@ use crate::apply::{self, Surroundings, Threads, Unspeakable};
 use crate::ast::{self, Body, Item, Module};
 use crate::bound::bounded;
 use crate::budget::{Block, Budget, Limits};
+use crate::contract::ContractedFunction;
 use crate::debug::debug_registers;
 use crate::diag::Lines;
 use crate::fit::{Fit, fit};
@@ -45,11 +46,14 @@ pub(crate) struct Job<'m, 'a> {
     relocatable: bool,
     /// Why its debug information lets no register be renamed.
     debug: Option<Passed>,
+    /// What was contracted in the text.
+    contracted: &'m [ContractedFunction],
 }
 
 impl<'m, 'a> Job<'m, 'a> {
     pub(crate) fn new(
         module: &'m Module<'a>,
+        contracted: &'m [ContractedFunction],
         options: &'m ModuleOptions,
     ) -> Result<Self, PtxError> {
         let declared = module.target.iter().find_map(|t| sm_number(t));
@@ -78,6 +82,7 @@ impl<'m, 'a> Job<'m, 'a> {
             callees_share_registers: functions_with_bodies(module)
                 .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
             debug: debug_registers(module),
+            contracted,
             relocatable: options
                 .relocatable
                 .unwrap_or_else(|| is_relocatable(module)),
@@ -135,6 +140,7 @@ impl<'m, 'a> Job<'m, 'a> {
             instructions: 0,
             vregs: 0,
             warnings: Vec::new(),
+            contraction: None,
             outcome: Outcome::Skipped,
         };
         if !self.is_wanted(function) {
@@ -162,6 +168,14 @@ impl<'m, 'a> Job<'m, 'a> {
         if let Some(refusal) = self.too_low_a_cap(body, &budget) {
             report.outcome = Outcome::Refused(refusal);
             edits = Edits::new();
+        }
+        let mut contracted = self.contracted.iter();
+        report.contraction = contracted.find(|c| c.name == function.name.text).cloned();
+        if let Some(contracted) = &report.contraction
+            && !matches!(report.outcome, Outcome::Allocated(_))
+        {
+            // What is not allocated stays as it was.
+            edits.replace(body.span(), &contracted.original);
         }
         if let Some(cap) = budget.cap
             && !matches!(report.outcome, Outcome::Refused(_))

@@ -15,6 +15,7 @@
 
 pub mod apply;
 pub mod ast;
+pub mod contract;
 pub mod diag;
 pub mod lexer;
 pub mod lower;

@@ -53,7 +53,7 @@ pub fn measure_module(
     options: &ModuleOptions,
 ) -> Result<Vec<FunctionMeasures>, PtxError> {
     let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, options)?;
+    let job = Job::new(&module, &[], options)?;
     let target = job.target()?;
     let functions: Vec<_> = functions_with_bodies(&module).collect();
     functions

@@ -4,6 +4,7 @@
 //! joined in the order of the text, and the result does not depend on who was first.
 
 use crate::ast::{self, Body, Module, Span};
+use crate::contract::{ContractedFunction, Contraction, contract_where};
 use crate::diag::ParseError;
 use crate::job::Job;
 use crate::lower::{self, ModuleNames, Passed, Stop};
@@ -56,6 +57,8 @@ pub struct ModuleOptions {
     pub jobs: Option<usize>,
     /// Whether `.local` variables that need no address become registers first.
     pub promote_local: bool,
+    /// What becomes of products and sums without a rounding modifier.
+    pub contraction: Contraction,
 }
 
 /// The most threads that are started, whatever the caller asks for.
@@ -142,6 +145,8 @@ pub struct FunctionReport {
     /// Where it did not come out as asked for: a cap lowered, an occupancy out of reach,
     /// another memory than the one wanted.
     pub warnings: Vec<String>,
+    /// What became of its contraction, where it has something to contract.
+    pub contraction: Option<ContractedFunction>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -205,8 +210,11 @@ fn allocate_text(
     options: &ModuleOptions,
     progress: Option<Progress>,
 ) -> Result<ModuleResult, PtxError> {
-    let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, options)?;
+    let wanted =
+        |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
+    let contracted = contract_where(source, options.contraction, wanted).map_err(Box::new)?;
+    let module = crate::parse(&contracted.text).map_err(Box::new)?;
+    let job = Job::new(&module, &contracted.functions, options)?;
     let work = || job.run(progress);
     match options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()

@@ -2,6 +2,7 @@
 
 use super::replay::{Side, UNDEFINED, replay};
 use crate::ast::Module;
+use crate::contract::contract;
 use crate::lower::{Lowered, ModuleNames, Stop, lower};
 use crate::module::{FunctionReport, ModuleOptions, Outcome, SpillSpace, allocate_module};
 use warpalloc::target::Target;
@@ -48,8 +49,11 @@ fn lowered<'m, 'a>(
     all
 }
 
-/// Allocates a text and compares runs of every function before and after.
+/// Allocates a text and compares runs of every function before and after. To a replay a
+/// fused sum is another operation, so both sides are contracted.
 fn same_runs(path: &str, before: &str, options: &ModuleOptions) -> usize {
+    let contracted = contract(before, options.contraction).unwrap();
+    let before = contracted.text.as_str();
     let result = allocate_module(before, options, None).unwrap_or_else(|e| panic!("{path}: {e}"));
     let is_allocated = |f: &FunctionReport| matches!(f.outcome, Outcome::Allocated(_));
     let allocated: Vec<bool> = result.functions.iter().map(is_allocated).collect();

@@ -1,7 +1,7 @@
 //! Data movement and conversion.
 
 use super::modifier::{is_integer_type, type_bits, types, width_of_bits};
-use super::row::{Row, cheap, ordered, pure, reads, remat, together};
+use super::row::{Row, cheap, exchanges, ordered, pure, reads, remat, together};
 use super::{
     AddressShape, Description, Effect, InstrShape, OperandRole, OperandShape, Ty, UnknownReason,
     Width,
@@ -63,12 +63,9 @@ pub(super) const ROWS: &[Row] = &[
     ordered("tensormap.replace", "[] any any?"),
     ordered("tensormap.cp_fenceproxy", "[] [] #"),
     // Matrices between shared memory and registers.
-    Row {
-        effect: Effect::Read,
-        ..together("ldmatrix", "=32* []").grouped(4)
-    },
+    exchanges("ldmatrix", "=32* []").grouped(4),
     together("stmatrix", "[] 32*").grouped(4),
-    together("movmatrix", "=32 32"),
+    exchanges("movmatrix", "=32 32"),
 ];
 
 /// Reading a special register takes a detour through another unit.

@@ -108,6 +108,15 @@ pub(super) const fn together(name: &'static str, forms: &'static str) -> Row {
     }
 }
 
+/// Several threads take part, which exchange nothing through memory: it keeps its place among
+/// what writes, so that all of them arrive, and may pass what only reads.
+pub(super) const fn exchanges(name: &'static str, forms: &'static str) -> Row {
+    Row {
+        effect: Effect::Read,
+        ..together(name, forms)
+    }
+}
+
 /// Leaves the straight line.
 pub(super) const fn jumps(name: &'static str, control: Control, forms: &'static str) -> Row {
     Row {

@@ -3,19 +3,16 @@
 //! A fragment is a vector of 32-bit registers, or of 64-bit ones for `f64`, whatever the elements are. Hardware reads
 //! WMMA and warpgroup fragments in aligned eights and those of `mma` in aligned fours or twos.
 
-use super::row::{Row, ordered, together};
-use super::{AsyncKind, Asynchronous, Effect};
+use super::row::{Row, exchanges, ordered, together};
+use super::{AsyncKind, Asynchronous};
 
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        effect: Effect::Read,
-        ..together("wmma.load", "=F* [] 32?").grouped(8)
-    },
+    exchanges("wmma.load", "=F* [] 32?").grouped(8),
     together("wmma.store", "[] F* 32?").grouped(8),
     // ptxas makes several steps of it, and the first ones write part of D while A and B are still needed.
-    together("wmma.mma", "=F* F* F* F*").grouped(8).in_place(),
+    exchanges("wmma.mma", "=F* F* F* F*").grouped(8).in_place(),
     // Sparse forms add metadata and a selector, block-scaled ones the scales with their `{byte, thread}` selectors.
-    together("mma", "=F* F* F* F* ...").grouped(4),
+    exchanges("mma", "=F* F* F* F* ...").grouped(4),
     // The accumulator is read even where `scale-d` is false: which it is, is known only at run time.
     together("wgmma.mma_async", "+F* 64 64 ...; +F* F* 64 ...")
         .grouped(8)

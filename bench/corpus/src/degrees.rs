@@ -37,6 +37,14 @@ impl Row {
 | splitting | registers | crowded functions | values | pieces and values | copies | average degree | split | lower by | mean of functions | whole graphs lower by | mean of functions |
 |---|---|---|---|---|---|---|---|---|---|---|---|";
 
+    /// What the columns mean.
+    pub const LEGEND: &str = "\
+The functions are those with a register file over capacity at the budget. The first figures are of the values of
+such files, the last two of whole graphs; values of different files never interfere, and only values of files over
+capacity are split. The average degree is that of the first interference graph, unweighted, whole and split. *Lower by*
+takes the graphs of all functions as one (edges over nodes); *mean* is the mean of what each function gains.
+";
+
     /// Sums up the functions that are `crowded`.
     pub fn of(policy: &str, regs: usize, crowded: &[DegreeChange]) -> Row {
         let of_files = Falls::of(crowded.iter().map(|change| change.crowded));

@@ -124,6 +124,21 @@ impl Row {
 | allocator | registers | refused | wrong | fell back | spill rate | spill rate, peak ≤ 1.25 K | coalesced | ≤ 4 rounds | moves | stores | reloads | recomputed | cycles | net cycles | frame bytes | saved by sharing | saved by compaction | used / peak | used / floor | ns per instruction |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
+    /// What the columns mean.
+    pub const LEGEND: &str = "\
+- *Refused*: no allocation was found within the budget. *Wrong*: the checker or the execution rejected the result.
+- *Fell back*: the naive allocator took over.
+- *Spill rate*: spilled values over all values, those of constraint copies included; *peak ≤ 1.25 K* restricts it to
+  functions whose peak pressure exceeds the budget by a quarter at most.
+- *Coalesced*: copies of the function, copies that isolate its constraints (vector lanes, matrix fragments), and copies
+  between the pieces of split values.
+- *≤ 4 rounds*: rounds of the attempt that was kept.
+- *Recomputed*: rematerialised values and hoisted invariants.
+- *Saved by sharing*: part of the frame that slot colouring saved. *Saved by compaction*: bytes.
+- *Used / peak*: the highest register over the peak pressure, for functions without inserted code. *Used / floor*: over
+  the register floor, which counts registers that calls clobber and predicates without a register of their own.
+";
+
     /// Sums up `all`.
     pub fn of(strategy: &str, regs: usize, all: &[Figures]) -> Row {
         let done: Vec<&Figures> = all.iter().filter(|f| f.refused.is_none()).collect();

@@ -8,9 +8,13 @@
 //! cargo run --release -p warpalloc-corpus -- corpus/ptx/*.ptx --regs 15,24,32,64,255
 //! cargo run --release -p warpalloc-corpus -- corpus/ptx/*.ptx --degrees
 //! ```
+//!
+//! With `--write FILE` the table also goes to a page with its command and versions, such as
+//! those of `bench/results`.
 
 mod degrees;
 mod figures;
+mod page;
 
 use std::path::PathBuf;
 
@@ -18,6 +22,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use cpu_time::ThreadTime;
 use figures::{Bounds, Figures, Row};
+use page::Page;
 use rayon::prelude::*;
 use warpalloc::analysis::{Liveness, Pressure, register_floor};
 use warpalloc::check::{self, trace};
@@ -59,6 +64,9 @@ struct Args {
     /// Tabulate what splitting does to the average degree of interference graphs instead
     #[arg(long)]
     degrees: bool,
+    /// Write the table to this file as well
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
 }
 
 fn main() -> Result<()> {
@@ -66,20 +74,35 @@ fn main() -> Result<()> {
     let full = Target::preset(&args.preset, args.sm)?;
     let functions = lowered(&args, &full)?;
     let instructions: usize = functions.iter().map(|(f, _)| f.inst_count()).sum();
-    println!(
-        "{} functions, {instructions} instructions, preset {}\n",
+    let title = match args.degrees {
+        true => "What splitting does to interference graphs",
+        false => "Allocators over PTX files",
+    };
+    let mut page = Page::new(title, &args.files);
+    page.line(format!(
+        "{} functions, {instructions} instructions, preset {}, sm_{}\n",
         functions.len(),
-        args.preset
-    );
+        args.preset,
+        args.sm
+    ));
     match args.degrees {
-        true => tabulate_degrees(&args, &full, &functions),
-        false => tabulate(&args, &full, &functions),
+        true => tabulate_degrees(&args, &full, &functions, &mut page)?,
+        false => tabulate(&args, &full, &functions, &mut page)?,
+    }
+    match &args.write {
+        Some(path) => page.write(path),
+        None => Ok(()),
     }
 }
 
 /// Allocates everything with every allocator at every budget.
-fn tabulate(args: &Args, full: &Target, functions: &[(Function, Bounds)]) -> Result<()> {
-    println!("{}", Row::HEADER);
+fn tabulate(
+    args: &Args,
+    full: &Target,
+    functions: &[(Function, Bounds)],
+    page: &mut Page,
+) -> Result<()> {
+    page.line(Row::HEADER);
     for name in &args.strategies {
         let strategy = Strategy::named(name).ok_or_else(|| anyhow!("no allocator `{name}`"))?;
         for &regs in &args.regs {
@@ -96,16 +119,22 @@ fn tabulate(args: &Args, full: &Target, functions: &[(Function, Bounds)]) -> Res
                     println!("{}", figures.describe(function.name(), *bounds));
                 }
             }
-            println!("{}", Row::of(name, regs, &rows));
+            page.line(Row::of(name, regs, &rows));
         }
     }
+    page.note(Row::LEGEND);
     Ok(())
 }
 
 /// Splits everything under every policy at every budget.
-fn tabulate_degrees(args: &Args, full: &Target, functions: &[(Function, Bounds)]) -> Result<()> {
+fn tabulate_degrees(
+    args: &Args,
+    full: &Target,
+    functions: &[(Function, Bounds)],
+    page: &mut Page,
+) -> Result<()> {
     let reorder = options(args, Strategy::Briggs)?.schedule;
-    println!("{}", degrees::Row::HEADER);
+    page.line(degrees::Row::HEADER);
     for (name, policy) in degrees::policies() {
         for &regs in &args.regs {
             let target = full.clone().with_budget(File::R, regs);
@@ -121,9 +150,10 @@ fn tabulate_degrees(args: &Args, full: &Target, functions: &[(Function, Bounds)]
                 }
             }
             let crowded: Vec<DegreeChange> = changes.into_iter().flatten().collect();
-            println!("{}", degrees::Row::of(name, regs, &crowded));
+            page.line(degrees::Row::of(name, regs, &crowded));
         }
     }
+    page.note(degrees::Row::LEGEND);
     Ok(())
 }
 

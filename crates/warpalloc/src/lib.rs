@@ -28,11 +28,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The way through the house: [`function`] and [`target`] are the inputs, [`analysis`]
-//! finds facts, [`prepare`] rewrites before allocation, [`program`] is the form that
-//! colouring works on, [`spill`] puts values into memory, [`strategy`] holds the
-//! allocators, [`check`] proves what they return. [`text`] reads and writes all of it, so
-//! that a bug report is a file; [`generate`] makes random functions.
+//! [`function`] and [`target`] are the inputs and [`allocation`] is the result; [`options`]
+//! choose the strategy and its settings, [`stats`] count what it did, [`analysis`] has the
+//! facts it works with, and [`check`] proves its results. [`text`] reads and writes
+//! functions, so that a bug report is a file. With the feature `testing`, `generate` makes
+//! random functions. ARCHITECTURE.md in the repository shows the order of passes.
 
 pub mod allocation;
 pub mod analysis;

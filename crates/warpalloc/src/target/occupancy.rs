@@ -1,19 +1,20 @@
 //! How many blocks of a kernel a multiprocessor holds at once, and what a register costs.
 //!
-//! A multiprocessor keeps blocks resident as long as each of four resources lasts: warp slots, block
-//! slots, registers and shared memory. The scarcest one decides. Registers are the subtle one:
+//! A multiprocessor keeps blocks resident as long as each of four resources lasts: warp slots,
+//! block slots, registers and shared memory. The scarcest one decides. Registers are the subtle
+//! one:
 //!
 //! * a warp gets `32 × registers`, rounded up to the allocation granularity;
-//! * it gets them from one of the four partitions, so the warps that fit are four times what fits in
-//!   a quarter of the register file, whatever is left over in each quarter;
-//! * the check that a single block fits at all counts its warps rounded up to a multiple of four, as
-//!   if every partition held equally many. A block of 25 warps is therefore refused from 73 registers
-//!   on, where 28 warps no longer fit, though 25 would.
+//! * it gets them from one of the four partitions, so the warps that fit are four times what fits
+//!   in a quarter of the register file, whatever is left over in each quarter;
+//! * the check that a single block fits at all counts its warps rounded up to a multiple of four,
+//!   as if every partition held equally many. A block of 25 warps is therefore refused from 73
+//!   registers on, where 28 warps no longer fit, though 25 would.
 //!
 //! So occupancy is a staircase over the register count: flat for most counts, with a cliff behind
-//! some. An allocator that stays one register below a cliff gains a whole block; one that goes up to
-//! the next cliff pays nothing. [`cliffs`] is that staircase, and [`budget_for_occupancy`] reads it
-//! backwards: the most registers a thread may use for a wanted occupancy.
+//! some. An allocator that stays one register below a cliff gains a whole block; one that goes up
+//! to the next cliff pays nothing. [`cliffs`] is that staircase, and [`budget_for_occupancy`]
+//! reads it backwards: the most registers a thread may use for a wanted occupancy.
 //!
 //! The result is what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers with the default
 //! carve-out, for a kernel that has opted in to all the dynamic shared memory it is launched with.
@@ -157,7 +158,8 @@ pub struct Occupancy {
     pub refusal: Option<Refusal>,
     /// The nearest run below with more blocks: its last count is the most registers that reach it.
     pub next_higher: Option<Cliff>,
-    /// The nearest run above with fewer blocks: its first count is the fewest registers that fall to it.
+    /// The nearest run above with fewer blocks: its first count is the fewest registers that fall
+    /// to it.
     pub next_lower: Option<Cliff>,
 }
 
@@ -167,7 +169,8 @@ impl Occupancy {
         percent_of(self.warps, self.max_warps)
     }
 
-    /// The resources that bound the number of blocks; more of each of them is needed for more blocks.
+    /// The resources that bound the number of blocks; more of each of them is needed for more
+    /// blocks.
     pub fn limiters(&self) -> impl Iterator<Item = Limiter> + '_ {
         Limiter::ALL
             .into_iter()
@@ -236,7 +239,8 @@ pub fn occupancy(sm: Sm, launch: &Launch) -> Result<Occupancy, OccupancyError> {
     })
 }
 
-/// The staircase of occupancy over all register counts, from one register up, for blocks of this size.
+/// The staircase of occupancy over all register counts, from one register up, for blocks of this
+/// size.
 pub fn cliffs(sm: Sm, block_threads: u32, shared_bytes: u32) -> Result<Vec<Cliff>, OccupancyError> {
     check_block(sm, block_threads)?;
     let limits = sm.limits();
@@ -490,8 +494,9 @@ mod tests {
         assert!(cliffs(Sm::Sm90, 1025, 0).is_err());
     }
 
-    /// Over every SM and a grid of launches: zero blocks exactly with a reason, the limiters explain the
-    /// answer, and the staircase, the neighbours and the budget say the same as asking count by count.
+    /// Over every SM and a grid of launches: zero blocks exactly with a reason, the limiters
+    /// explain the answer, and the staircase, the neighbours and the budget say the same as
+    /// asking count by count.
     #[test]
     fn all_views_agree() {
         for sm in Sm::ALL {

@@ -1,12 +1,12 @@
 //! What each generation of NVIDIA's multiprocessors (SMs) has to share among its warps.
 //!
-//! Sources, named where a figure first appears: **guide** is the table "Technical Specifications per
-//! Compute Capability" of the CUDA C++ Programming Guide; **calculator** is the stand-alone occupancy
-//! calculator shipped with the CUDA Toolkit (`cuda_occupancy.h`), the only published place of the
-//! allocation granularities. The architectures' tuning guides repeat some of them, and
-//! `cuda::arch_traits` of the CUDA Core Compute Libraries agrees with the table for every SM but 72,
-//! which it leaves out. The figures of SM 90 are also what an H200 reports about itself (see
-//! `tests/data/occupancy_h200.txt`).
+//! Sources, named where a figure first appears: **guide** is the table "Technical Specifications
+//! per Compute Capability" of the CUDA C++ Programming Guide; **calculator** is the stand-alone
+//! occupancy calculator shipped with the CUDA Toolkit (`cuda_occupancy.h`), the only published
+//! place of the allocation granularities. The architectures' tuning guides repeat some of them,
+//! and `cuda::arch_traits` of the CUDA Core Compute Libraries agrees with the table for every SM
+//! but 72, which it leaves out. The figures of SM 90 are also what an H200 reports about itself
+//! (see `tests/data/occupancy_h200.txt`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,8 @@ pub struct SmLimits {
     pub registers_per_thread: u32,
     /// Registers are given to a warp in multiples of this.
     pub register_granularity: u32,
-    /// Partitions a multiprocessor is split into; a warp lives in one, with a quarter of the registers.
+    /// Partitions a multiprocessor is split into; a warp lives in one, with a quarter of the
+    /// registers.
     pub partitions: u32,
     /// Warps resident at once.
     pub warps_per_sm: u32,

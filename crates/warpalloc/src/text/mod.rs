@@ -28,8 +28,9 @@
 //!   Operands are numbered from the left, results included.
 //! - Left of `=` a value is a result, right of it an input; `inout` and `early` mark the
 //!   other roles, and `def` a result among the inputs.
-//! - A value has its class where it is first mentioned, or anywhere else, with no space
-//!   around the colon; `.uniform` and `.pinned` may follow. Values that occur nowhere are listed in a line `vregs …`.
+//! - A value has its class where it is first mentioned, or anywhere else, with no space around
+//!   the colon; `.uniform` and `.pinned` may follow. Values that occur nowhere are listed in a
+//!   line `vregs …`.
 //! - Attributes: `copy`, `undef`, `livein`, `call`, `branch`, `return`, `exit`; `read`, `write`;
 //!   `remat CYCLES`; `clobbers abi` or a list; `group FIRST..END align UNITS`. An
 //!   instruction with successors is a branch unless it says otherwise.

@@ -222,9 +222,7 @@ impl<'a> Code<'a> {
 
     fn is_constrained(&self, op: &Op) -> bool {
         let Op::Inst { inst, values } = op else {
-            let mut touched = op.accesses(self.function);
-            return matches!(op, Op::Copies(_))
-                && touched.any(|(v, _)| is_pinned(&self.program, v));
+            return false;
         };
         let function = self.function;
         !function.is_free(*inst)

@@ -15,7 +15,8 @@ use cranelift_entity::EntityRef;
 type Hull = (usize, usize);
 
 /// A register for each pinned value, or nothing where they cannot all have one in this way:
-/// a group has pinned lanes, an edge passes one, or there are too few registers.
+/// a group has pinned lanes, a result takes over the register of one, an edge passes one, or
+/// there are too few registers.
 pub(super) fn assign_pins(code: &Code) -> Option<Vec<u16>> {
     let is_pinned = |value: Value| is_pinned(&code.program, value);
     let mut pinned: Vec<Value> = code
@@ -65,7 +66,7 @@ pub(super) fn assign_pins(code: &Code) -> Option<Vec<u16>> {
     Some(pins)
 }
 
-/// Whether no code moves a pinned value on its own account.
+/// Whether no code copies a pinned value.
 fn leaves_pinned_alone(code: &Code) -> bool {
     let is_pinned = |value: Value| is_pinned(&code.program, value);
     let passes = |&(param, arg): &(u32, u32)| {
@@ -82,18 +83,11 @@ fn leaves_pinned_alone(code: &Code) -> bool {
         .iter()
         .any(|link| link.members.len() > 1 && link.members.iter().any(|m| is_pinned(m.0)));
     let mut ops = code.program.blocks.values().flat_map(|block| &block.ops);
-    let mixed = ops.any(|op| match op {
-        // Copies that concern a pinned value concern nothing else.
-        Op::Copies(pairs) => {
-            let touches = |p: &&(Value, Value)| is_pinned(p.0) || is_pinned(p.1);
-            let from_seat = |v: Value| code.link_of(v.as_u32()).is_some();
-            let pinned = pairs.iter().filter(touches).count();
-            pinned > 0
-                && (pinned < pairs.len() || pairs.iter().any(|p| from_seat(p.0) || from_seat(p.1)))
-        }
+    let copied = ops.any(|op| match op {
+        Op::Copies(pairs) => pairs.iter().any(|p| is_pinned(p.0) || is_pinned(p.1)),
         _ => false,
     });
-    !on_edges && !in_groups && !mixed
+    !on_edges && !in_groups && !copied
 }
 
 fn hulls(code: &Code) -> Vec<Hull> {

@@ -45,12 +45,18 @@ pub enum CfgError {
     /// A target is not an instruction of this code.
     #[error("at 0x{offset:04x}: {mnemonic} goes to 0x{target:x}, where no instruction begins")]
     Target {
-        /// Where the branch is; the entry itself for an entry point.
+        /// Where the branch is.
         offset: usize,
         /// The branch.
         mnemonic: &'static str,
         /// Where it goes.
         target: i64,
+    },
+    /// An entry is not an instruction of this code.
+    #[error("no instruction begins at the entry 0x{offset:x}")]
+    Entry {
+        /// Where it would be.
+        offset: usize,
     },
     /// Control runs past the last instruction.
     #[error("control runs past the end of the code at 0x{offset:04x}")]
@@ -151,7 +157,7 @@ impl Builder<'_> {
                     .code
                     .insts()
                     .get(at / 16)
-                    .map_or("entry", |inst| inst.mnemonic()),
+                    .map_or("code", |inst| inst.mnemonic()),
                 target,
             })
     }
@@ -226,7 +232,8 @@ impl Builder<'_> {
             entry_insts.push(0);
         }
         for &entry in &self.links.entries {
-            entry_insts.push(self.index(entry, entry as i64)?);
+            let inst = self.index(entry, entry as i64);
+            entry_insts.push(inst.map_err(|_| CfgError::Entry { offset: entry })?);
         }
         entry_insts.sort_unstable();
         entry_insts.dedup();

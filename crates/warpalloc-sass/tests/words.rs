@@ -1,7 +1,10 @@
 //! Words: nothing panics, encoding is the identity, renamed registers read back.
 
+use warpalloc_sass::hazard::check;
 use warpalloc_sass::isa::{Access, File, Latency, Sm};
-use warpalloc_sass::{Code, DecodeError, Inst, decode};
+use warpalloc_sass::loops::Loops;
+use warpalloc_sass::pressure::Pressure;
+use warpalloc_sass::{Cfg, Code, DecodeError, Inst, Links, Liveness, decode};
 
 /// A small generator with a fixed seed (SplitMix64).
 struct Random(u64);
@@ -73,7 +76,7 @@ const KNOWN: &[(u32, u128, &str, &str)] = &[
     ),
     (
         90,
-        0x005e_8000_c10f_3a40_0000_0070_4007_9a6,
+        0x0005_e800_0c10_f3a4_0000_0007_0400_79a6,
         "REDG.E.ADD.F32.FTZ.RN.STRONG.GPU desc[UR36][R4.64], R7",
         "REDG R4..6, R7, UR36..38",
     ),
@@ -233,6 +236,50 @@ fn mutated_code_never_panics() {
             }
         }
     }
+}
+
+#[test]
+fn random_code_never_panics_in_an_analysis() {
+    let mut random = Random(5);
+    let found = decodable(&mut random, 90);
+    let mut graphs = 0;
+    for _ in 0..3_000 {
+        let length = 1 + random.below(40);
+        let mut bytes = Vec::new();
+        for at in 0..length {
+            let mut word = found[random.below(found.len())].word();
+            // Some branches and calls that stay in the code, and an end.
+            if random.below(4) == 0 {
+                let units = ((random.below(length) as i128 - at as i128 - 1) * 4) as u128;
+                let fields = (units & 0xff) << 16 | (units >> 8 & 0xffff_ffff_ffff) << 34;
+                let opcode = [0x947, 0x944][random.below(2)];
+                word = opcode | word & 0xf000 | fields | 7 << 87;
+            }
+            if at + 1 == length {
+                word = 0x794d | 7 << 87;
+            }
+            bytes.extend(word.to_le_bytes());
+        }
+        let code = Code::decode(&bytes, 90).unwrap();
+        let mut links = Links::default();
+        for at in 0..length {
+            links
+                .tables
+                .insert(at * 16, vec![random.below(length) * 16]);
+        }
+        links.entries.push(random.below(length) * 16);
+        let Ok(cfg) = Cfg::build(&code, &links) else {
+            continue;
+        };
+        graphs += 1;
+        let liveness = Liveness::compute(&code, &cfg);
+        for file in File::ALL {
+            Pressure::compute(&code, &cfg, &liveness, file);
+        }
+        Loops::compute(&cfg);
+        check(&code, &cfg);
+    }
+    assert!(graphs > 300, "{graphs} graphs");
 }
 
 #[test]

@@ -193,12 +193,16 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
             }
             for (registers, writes) in [(sources(inst), false), (defs, true)] {
                 for reg in registers.iter() {
+                    let predicate = matches!(reg.file, File::P | File::UP);
                     state.add_pending(Pending {
                         reg,
                         writes,
                         inst: at,
                         order,
-                        scoreboards: if writes { written } else { written | read },
+                        scoreboards: match writes && !predicate {
+                            true => written,
+                            false => written | read,
+                        },
                     });
                 }
             }

@@ -75,6 +75,8 @@ pub(super) enum Order {
     SharedLoad,
     /// Textures and surfaces.
     Texture,
+    /// Reads of special registers.
+    Special,
     /// Transposes of matrices.
     Transpose,
     /// Transcendental functions and conversions.
@@ -91,6 +93,7 @@ impl Order {
     pub fn of(inst: &Inst) -> Self {
         match (inst.pipe(), inst.mnemonic()) {
             (_, "LDS" | "LDSM" | "SHFL") => Self::SharedLoad,
+            (_, "S2R" | "S2UR") => Self::Special,
             (_, "MOVM") => Self::Transpose,
             (_, "LDC") => Self::Free,
             (Pipe::Texture, _) => Self::Texture,

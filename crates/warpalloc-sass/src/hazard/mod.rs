@@ -9,12 +9,12 @@
 //!    ([`Latencies`]). Cycles are the sum of the stall counts in between.
 //! 2. An instruction of variable latency reads its general registers and writes its result at
 //!    unknown times; uniform registers and predicates it reads when it issues. Its result is
-//!    pending until its write scoreboard is waited for; its sources until its read or its
-//!    write scoreboard is.
+//!    pending until its write scoreboard is waited for; its sources, and a predicate it writes,
+//!    until its read or its write scoreboard is.
 //! 3. A scoreboard counts. Waiting for it waits for every instruction that signals it.
 //! 4. Some instructions write in the order of issue, so that waiting for a later one covers an
-//!    earlier one that signals nothing: LDS, LDSM and SHFL; MOVM; textures and
-//!    surfaces;
+//!    earlier one that signals nothing: LDS, LDSM and SHFL; S2R and S2UR; MOVM;
+//!    textures and surfaces;
 //!    transcendental functions and conversions; double precision where its latency is variable.
 //! 5. The instructions of one of these groups read in order too, and so do all that go through
 //!    the memory queue: loads, stores, atomics, shuffles, but not LDC.

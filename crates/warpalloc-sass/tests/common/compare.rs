@@ -202,7 +202,8 @@ fn live(report: &mut Report, code: &Code, cfg: &Cfg, listing: &Listing, predicat
     }
 }
 
-/// What is live while each instruction runs, by the rule that nvdisasm seems to follow.
+/// What is live while each instruction runs, by a rule that explains a part of what nvdisasm
+/// prints for guarded definitions.
 ///
 /// From block to block it takes every definition for a kill, guarded or not; inside a block a
 /// definition under a predicate kills nothing, and one under a uniform predicate kills. A

@@ -175,6 +175,15 @@ fn what_would_be_guessed_is_refused() {
         growing(&parts),
         "k: .nv.constant2.k holds 0x40 among the targets of branches"
     );
+    // `CALL.REL.NOINC R2 0x10`: by an address in registers.
+    let mut parts = image::cubin_parts();
+    let call = [0x0200_7344, 0, 0x03c0_0000, 0x000f_ea00];
+    parts[0].data[..16].copy_from_slice(&image::words(&call));
+    assert!(Code::decode(&parts[0].data, 90).is_ok());
+    assert_eq!(
+        growing(&parts),
+        "k: functions within it may be called by their old addresses"
+    );
     let mut parts = image::cubin_parts();
     parts.push(image::part(
         ".nv.capmerc.text.k",

@@ -2,7 +2,7 @@
 //!
 //! [`isa`] turns one 128-bit word into an [`Inst`]: mnemonic, guard, register operands with
 //! their widths, memory effect, control flow, scheduling bits. [`Code`] is a function's code.
-//! [`cfg`] finds its basic blocks, [`liveness`] the registers that are live before and after
+//! [`mod@cfg`] finds its basic blocks, [`liveness`] the registers that are live before and after
 //! each instruction, [`pressure`] how many that are in each register file, [`loops`] how deep
 //! each block is nested.
 //!

@@ -657,6 +657,6 @@ pub(crate) static ROWS: &[Row] = &[
     raw("WARPGROUP", 0x9c5, Pipe::Control, &[]).since_sm(90).read_only(),
     raw("UCGABAR_ARV", 0x9c7, Pipe::Uniform, &[]).set91().since_sm(90).read_only(),
     raw("UCGABAR_WAIT", 0xdc7, Pipe::Uniform, &[]).set91().since_sm(90).read_only(),
-    raw("USETMAXREG", 0x9c8, Pipe::Control, &[]).since_sm(90).read_only(),
+    raw("USETMAXREG", 0x9c8, Pipe::Uniform, &[UPD]).set91().since_sm(90).read_only(),
     raw("FENCE", 0x3c6, Pipe::Memory, &[]).since_sm(90).read_only(),
 ];

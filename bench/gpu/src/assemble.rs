@@ -175,6 +175,8 @@ impl Workshop {
             .arg("-o")
             .arg(&output)
             .args(["--jobs", "1"]);
+        let contract = if self.fmad { "ptxas" } else { "off" };
+        command.args(["--contract", contract]);
         command.args(["--spill-space", space, "--entry", entry]);
         for function in source.functions.iter().filter(|_| !in_shared) {
             command.args(["--entry", function]);

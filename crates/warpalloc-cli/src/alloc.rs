@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use warpalloc::{Options, Strategy};
 use warpalloc_ptx::LEAST_CAP;
+use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
@@ -52,6 +53,9 @@ pub struct AllocArgs {
     /// Where spilled values go
     #[arg(long, value_enum, default_value_t = Space::Local)]
     spill_space: Space,
+    /// What becomes of products and sums without a rounding modifier
+    #[arg(long, value_enum, default_value_t = Contract::Ptxas)]
+    contract: Contract,
     /// Allocate this function only; may be repeated
     #[arg(long, value_name = "NAME")]
     entry: Vec<String>,
@@ -94,6 +98,16 @@ enum Space {
     Shared,
     /// Shared memory where that costs no occupancy, else local memory
     Auto,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Contract {
+    /// Fused and rounded as ptxas would with `-fmad true`, so that spill code changes no bit
+    Ptxas,
+    /// Never fused: the bits of `-fmad false`
+    Off,
+    /// As they are; spill code may keep ptxas from fusing them
+    Keep,
 }
 
 /// The allocator called `name`.
@@ -186,7 +200,11 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
         },
         jobs: args.jobs.map(usize::from),
         promote_local: args.promote_local,
-        ..ModuleOptions::default()
+        contraction: match args.contract {
+            Contract::Ptxas => Contraction::Ptxas,
+            Contract::Off => Contraction::Off,
+            Contract::Keep => Contraction::Keep,
+        },
     })
 }
 

@@ -171,11 +171,22 @@ impl<'m, 'a> Job<'m, 'a> {
         }
         let mut contracted = self.contracted.iter();
         report.contraction = contracted.find(|c| c.name == function.name.text).cloned();
-        if let Some(contracted) = &report.contraction
-            && !matches!(report.outcome, Outcome::Allocated(_))
-        {
-            // What is not allocated stays as it was.
-            edits.replace(body.span(), &contracted.original);
+        if let Some(contracted) = &report.contraction {
+            match &report.outcome {
+                Outcome::Allocated(allocated) => {
+                    let spills = allocated.frame != Frame::default();
+                    if let Some(obstacle) = contracted.obstacle.as_ref().filter(|_| spills) {
+                        let line = self.lines.line(obstacle.span.start);
+                        report.warnings.push(format!(
+                            "the last bits of its results may differ, because ptxas decides what \
+                             to fuse: line {line}, {}",
+                            obstacle.reason
+                        ));
+                    }
+                }
+                // What is not allocated stays as it was.
+                _ => edits.replace(body.span(), &contracted.original),
+            }
         }
         if let Some(cap) = budget.cap
             && !matches!(report.outcome, Outcome::Refused(_))

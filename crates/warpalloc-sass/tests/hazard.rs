@@ -24,7 +24,7 @@ const DEPBAR: u128 = 0x000f_e200_0000_0000_0000_8040_0000_791a;
 const EXIT: u128 = 0x000f_ea00_0380_0000_0000_0000_0000_794d;
 /// BRA to the instruction `n` before the next one
 fn back(n: u128) -> u128 {
-    let units = n.wrapping_neg() * 4;
+    let units = n.wrapping_neg().wrapping_mul(4);
     let fields = (units & 0xff) << 16 | (units >> 8 & 0xffff_ffff_ffff) << 34;
     0x000f_ea00_0380_0000_0000_0000_0000_7947 | fields
 }

@@ -6,6 +6,9 @@
 
 pub mod damage;
 pub mod image;
+mod ptx;
+
+pub use ptx::{alloc as ptx_alloc, parse as ptx_parse};
 
 use warpalloc::check::check;
 use warpalloc::check::trace::{self, Limits};

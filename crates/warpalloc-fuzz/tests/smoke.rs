@@ -46,3 +46,13 @@ fn checker() {
 fn cubin() {
     run(warpalloc_fuzz::cubin, 6, 20_000, 400);
 }
+
+#[test]
+fn ptx_parse() {
+    run(warpalloc_fuzz::ptx_parse, 7, 4000, 400);
+}
+
+#[test]
+fn ptx_alloc() {
+    run(warpalloc_fuzz::ptx_alloc, 8, 1000, 400);
+}

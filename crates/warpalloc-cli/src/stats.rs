@@ -17,9 +17,6 @@ pub struct StatsArgs {
     /// A PTX file, or a file with machine code: a cubin, fatbin, object, archive, shared
     /// library or executable; `-` for standard input
     input: PathBuf,
-    /// The compute capability, where it is not what the file says: 90, sm_90
-    #[arg(long, value_name = "SM")]
-    sm: Option<warpalloc::target::sm::Sm>,
     /// Print JSON, see docs/json.md
     #[arg(long)]
     json: bool,
@@ -38,7 +35,7 @@ pub fn run(args: StatsArgs) -> anyhow::Result<()> {
         return Err(UsageError(message).into());
     }
     let options = ModuleOptions {
-        sm: args.sm.map(|sm| sm.number()),
+        sm: args.code.text_sm()?,
         ..ModuleOptions::default()
     };
     let functions = measure_module(&input.text, &options);

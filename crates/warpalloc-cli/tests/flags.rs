@@ -189,8 +189,8 @@ fn an_occupancy_target_sets_the_budget() {
 #[test]
 fn wrong_values_name_the_flag_the_value_and_what_is_accepted() {
     for (flag, value, accepted) in [
-        ("--spill-limit", "few", "a number or none"),
-        ("--coalescing-limit", "-1", "a number or none"),
+        ("--spill-limit", "few", "a whole number or none"),
+        ("--coalescing-limit", "-1", "a whole number or none"),
         ("--coalescing-factor", "1.5", "a number above 0 and up to 1"),
         ("--join-physregs", "maybe", "true or false"),
         ("--join-globalcopies", "maybe", "true or false"),
@@ -199,7 +199,7 @@ fn wrong_values_name_the_flag_the_value_and_what_is_accepted() {
         ("--verify-regalloc", "maybe", "true or false"),
         ("--pressure-limit", "0", "1..=100"),
         ("--occupancy-target", "101", "1..=100"),
-        ("--option", "spill-limit=few", "a number or none"),
+        ("--option", "spill-limit=few", "a whole number or none"),
         ("--option", "spil-limit=3", "did you mean `spill-limit`?"),
         ("--option", "spill-limit", "NAME=VALUE"),
         ("--option", "spill=shared", "--spill-space"),
@@ -244,7 +244,7 @@ fn every_option_is_listed_with_its_values() {
     for option in ["spill-limit", "coalescing-factor", "schedule"] {
         assert!(said.contains(&format!("\n{option} ")), "{said}");
     }
-    assert!(said.contains("a number or none"), "{said}");
+    assert!(said.contains("a whole number or none"), "{said}");
 }
 
 #[test]

@@ -58,10 +58,11 @@ fn report(report: &FunctionReport) -> String {
         }
         Outcome::Passed(passed) => format!("{name}: passed through: {}", passed.reason),
         Outcome::Refused(why) => format!("{name}: refused: {why}"),
+        Outcome::Kept(why) => format!("{name}: left as it is: {why}"),
         Outcome::Skipped => format!("{name}: skipped"),
     };
-    if let Some(shortfall) = &report.shortfall {
-        let _ = write!(line, "; {shortfall}");
+    for warning in &report.warnings {
+        let _ = write!(line, "; {warning}");
     }
     line
 }

@@ -22,7 +22,8 @@ pub use source::{CodeFile, Source};
 /// Which functions to show, and how they are launched.
 #[derive(Args, Debug)]
 pub struct CodeArgs {
-    /// Of machine code, only that for this architecture: 90, sm_90 or sm_90a; may be repeated
+    /// Of machine code, only that for this architecture: 90, sm_90 or sm_90a; may be repeated.
+    /// Of PTX, the machine it is measured for, where that is not what the file says
     #[arg(long, value_name = "SM")]
     sm: Vec<Arch>,
     /// Of machine code, only functions with this in their name, mangled or not; may be repeated
@@ -36,9 +37,17 @@ pub struct CodeArgs {
 
 impl CodeArgs {
     /// A flag that was given, for those who have no use for any.
+    /// The machine that PTX is measured for.
+    pub fn text_sm(&self) -> Result<Option<u32>, crate::UsageError> {
+        match &self.sm[..] {
+            [] => Ok(None),
+            [arch] => Ok(Some(arch.sm)),
+            _ => Err(crate::UsageError("PTX is measured for one --sm".to_owned())),
+        }
+    }
+
     pub fn given(&self) -> Option<&'static str> {
         let flags = [
-            ("--sm", !self.sm.is_empty()),
             ("--kernel", !self.kernel.is_empty()),
             ("--block", self.block.is_some()),
         ];

@@ -7,11 +7,11 @@ use crate::budget::{Block, Budget, Limits};
 use crate::contract::ContractedFunction;
 use crate::debug::debug_registers;
 use crate::diag::Lines;
-use crate::fit::{Fit, fit};
-use crate::launch::{
+use crate::entry::{
     block_threads, declared_threads, has_instruction, is_relocatable, is_static_shared,
     static_shared, write_block, write_cap, write_local_cap,
 };
+use crate::fit::{Fit, fit};
 use crate::least::least_registers;
 use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
 use crate::module::{

@@ -1,7 +1,7 @@
 //! Operations on names as text, and where the text goes.
 
-use super::demand::{Around, Demands, Op, Unspeakable};
 use super::memory::{Memory, Surroundings};
+use super::name_liveness::{Around, Demands, Op, Unspeakable};
 use super::view::{Conversion, Kind, View, ViewSet};
 use crate::ast::{Instruction, Span, Stmt};
 use crate::lower::{Code, Lowered, Source};

@@ -9,7 +9,7 @@
 //! 32 different banks, and a wide value is several words. That takes the size of the block,
 //! so only entries that bound it can have them.
 
-use super::demand::Unspeakable;
+use super::name_liveness::Unspeakable;
 use crate::ast;
 use std::fmt::Write;
 use warpalloc::allocation::{Frame, SlotAddr, Space};

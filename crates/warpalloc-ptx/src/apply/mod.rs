@@ -25,15 +25,15 @@
 //! Everything is an edit of the source: registers are renamed where they stand, inserted code
 //! goes on lines of its own, and all else stays byte for byte.
 
-mod demand;
 mod emit;
 mod memory;
+mod name_liveness;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
 
-pub use demand::Unspeakable;
 pub(crate) use emit::apply;
 pub(crate) use memory::{Surroundings, Threads, base_registers, variable_bytes};
+pub use name_liveness::Unspeakable;

@@ -1,7 +1,7 @@
 //! One instruction: its registers with their roles, its effect, its groups.
 
-use super::draft::{DraftInst, class_of};
-use super::flight::Flight;
+use super::async_regs::Flight;
+use super::builder::{DraftInst, class_of};
 use super::names::{Declared, Meaning};
 use super::{Code, Lowering, Occurrence, Source, Stop};
 use crate::ast::{Instruction, Name, Operand as Ast, Span};
@@ -539,7 +539,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         let first = *self.vregs.entry(key).or_insert(next);
         if first == next {
             for _ in 0..declared.lanes {
-                self.draft.regs.push(super::draft::DraftReg {
+                self.draft.regs.push(super::builder::DraftReg {
                     width: declared.width,
                     pinned: false,
                 });

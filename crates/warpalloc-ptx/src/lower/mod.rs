@@ -15,9 +15,9 @@
 //! What the table does not cover is never guessed at: the function is passed through
 //! ([`Passed`]). What is wrong with the text itself is an error.
 
-mod draft;
+mod async_regs;
+mod builder;
 mod explain;
-mod flight;
 mod instruction;
 mod names;
 #[cfg(test)]
@@ -28,7 +28,7 @@ pub(crate) use names::{Meaning, ModuleNames, Scopes};
 use crate::ast::{self, Body, Instruction, NameList, Span, Stmt, VarDecl};
 use crate::diag::ParseError;
 use crate::opcode::{Control, Width};
-use draft::{Draft, DraftBlock, DraftInst};
+use builder::{Draft, DraftBlock, DraftInst};
 use names::Labels;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -505,7 +505,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             edge_labels.push(labels);
         }
         let name = function.name.text;
-        let in_flight = flight::land(&mut self.draft)
+        let in_flight = async_regs::land(&mut self.draft)
             .map_err(|reason| Stop::pass(function.name.span, reason))?;
         self.draft.define_what_may_be_undefined();
         let model = self.draft.build(name, self.target);
@@ -514,7 +514,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             // Instructions and operands keep their numbers.
             true => webs.split(&model),
             false => {
-                flight::settle(&mut self.draft, &webs, &in_flight);
+                async_regs::settle(&mut self.draft, &webs, &in_flight);
                 self.draft.build(name, self.target)
             }
         };
@@ -565,7 +565,7 @@ fn bare<'m, 'a>(opcode: &str, kind: Kind, code: Code<'m, 'a>) -> DraftInst<'m, '
         remat: None,
         operands: SmallVec::new(),
         groups: SmallVec::new(),
-        flight: flight::Flight::None,
+        flight: async_regs::Flight::None,
         code,
     }
 }

@@ -62,7 +62,8 @@ settings! {
         /// Joins on the longest way through one coalesced chain.
         [529] "RegAllocCoalesceMaxDepth" coalesce_max_depth: u32 = 64;
         /// Registers a coalesced cluster may span.
-        [530] "RegAllocCoalesceMaxWidth" coalesce_max_width: u32 = 16;
+        [530] "RegAllocCoalesceMaxWidth" coalesce_max_width: u32 = 16,
+            inert "no cluster of a program that was tried reaches the limit";
         /// Values that may share one coalesced cluster.
         [531] "RegAllocCoalesceMaxFanout" coalesce_max_fanout: u32 = 64;
         /// Join values that are copies of each other.
@@ -78,7 +79,8 @@ settings! {
         /// Pre-allocate the operands of every eligible instruction.
         [628] "RegAllocMacForce" mac_force: bool = false;
         /// Consider instructions for pre-allocation in code order (1) or not at all (0).
-        [629] "RegAllocMacVregAllocOrder" mac_vreg_order: u32 = 0;
+        [629] "RegAllocMacVregAllocOrder" mac_vreg_order: u32 = 0,
+            inert "it orders operands that RegAllocPrefMacOperands or RegAllocMacForce choose, by default none";
         /// A third limit of the budget.
         [632] "RegAllocBudgetLimitTertiary" budget_limit_tertiary: u32 = 0,
             inert "the report names it and does not say what it limits";
@@ -99,13 +101,16 @@ settings! {
         /// Take registers the caller wants back only when no other is left.
         [649] "RegAllocAbi" abi: bool = true;
         /// Weight of one access to memory against one register access.
-        [680] "RegAllocSpillCostMultiplier" spill_cost_multiplier: f32 = 4.0;
+        [680] "RegAllocSpillCostMultiplier" spill_cost_multiplier: f32 = 4.0,
+            inert "it scales every spill alike, unless RegAllocSpillCostThreshold is set";
         /// Weigh spills by how often their block runs.
         [682] "RegAllocEpochAware" epoch_aware: bool = true;
         /// Place values wider than one register before single ones.
-        [683] "RegAllocPaired" paired: bool = true;
+        [683] "RegAllocPaired" paired: bool = true,
+            inert "it decides about a list that stays empty, because links are placed before the lists";
         /// Contested slots above this count are taken last.
-        [684] "RegAllocThresholdForDiscardConflicts" discard_threshold: u32 = 50;
+        [684] "RegAllocThresholdForDiscardConflicts" discard_threshold: u32 = 50,
+            inert "the least contested slot below any threshold is the least contested slot of all";
         /// Part of the file worth filling at low register counts: where more is wanted, attempts
         /// that get no further force spills.
         "RegTgtBudgetCoefficientA" budget_a: f32 = 0.2;

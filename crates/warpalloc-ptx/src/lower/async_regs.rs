@@ -23,7 +23,7 @@
 //! wait, for ptxas sees to it that it has arrived: such a reader has landings before it; and
 //! in a function that never waits for loads, they are loads like any other.
 
-use super::draft::{Draft, DraftInst, DraftReg};
+use super::builder::{Draft, DraftInst, DraftReg};
 use super::{Code, bare};
 use crate::opcode::AsyncKind;
 use rustc_hash::FxHashMap;

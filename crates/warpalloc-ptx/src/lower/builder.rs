@@ -2,7 +2,7 @@
 //! still be added to.
 
 use super::Code;
-use super::flight::Flight;
+use super::async_regs::Flight;
 use crate::opcode::Width;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

@@ -151,17 +151,15 @@ impl Needs {
 
 type Swap = (crate::target::PReg, crate::target::PReg, usize);
 
-/// Each side of an exchange is needed before it if the other is needed after it.
+/// All of one side is needed before an exchange if anything of the other is needed after it:
+/// what stays, an exchange or a move, reads whole registers.
 fn swap_back(code: &Code, needed: &mut FixedBitSet, (a, b, width): Swap) -> bool {
-    let mut stays = false;
-    for (a, b) in code.units(a, width).into_iter().zip(code.units(b, width)) {
-        let (a, b) = (a as usize, b as usize);
-        let (need_a, need_b) = (needed.contains(a), needed.contains(b));
-        needed.set(a, need_b);
-        needed.set(b, need_a);
-        stays |= need_a || need_b;
-    }
-    stays
+    let [a, b] = [a, b].map(|reg| code.units(reg, width));
+    let [need_a, need_b] =
+        [&a, &b].map(|units| units.iter().any(|&unit| needed.contains(unit as usize)));
+    a.iter().for_each(|&unit| needed.set(unit as usize, need_b));
+    b.iter().for_each(|&unit| needed.set(unit as usize, need_a));
+    need_a || need_b
 }
 
 /// An exchange of which only one side is needed is a move.

@@ -337,3 +337,26 @@ fn neighbours_are_stored_and_reloaded_together() {
     assert_eq!(spilled_together(4, 1, ascending), 6);
     assert_eq!(spilled_together(2, 1, |i| -4 - 4 * i as i32), 4);
 }
+
+/// An exchange moves whole registers, so what stands in a half that is dead afterwards stays.
+#[test]
+fn an_exchange_of_pairs_keeps_halves_that_are_dead_afterwards() {
+    let mut b = Builder::new("exchange");
+    let block = b.block();
+    let values: Vec<VReg> = (0..4).map(|_| b.vreg(Class::R32)).collect();
+    for (number, &v) in values.iter().enumerate() {
+        b.inst(block, "make").def(v).imm(number as u64);
+    }
+    b.inst(block, "store").use_(values[0]).effect(Effect::Write);
+    b.inst(block, "store").use_(values[2]).effect(Effect::Write);
+    b.exit(block, "exit");
+    let function = b.finish();
+    let swap = Edit::Swap {
+        a: r(0),
+        b: r(2),
+        width: 2,
+    };
+    let exchanged = seated(&function, &[0, 1, 2, 3, 2, 0], vec![(before(4), swap)], 0);
+    let (cleaned, _) = finish(&function, exchanged);
+    check::check(&function, &target(), &cleaned).unwrap();
+}

@@ -62,8 +62,8 @@ struct RunArgs {
     /// ptxas; without it the driver compiles PTX itself and spills are not counted.
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
-    /// Lets ptxas contract products and sums, in all builds alike. PTX allows it wherever no rounding is
-    /// written, so that bits then depend on where spill code stands.
+    /// Contracts products and sums, in all builds alike: ptxas in the originals, `warpalloc` in what it
+    /// allocates.
     #[arg(long)]
     fmad: bool,
     /// Lets `warpalloc` promote local variables to registers.

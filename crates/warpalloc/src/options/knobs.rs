@@ -63,7 +63,7 @@ settings! {
         [529] "RegAllocCoalesceMaxDepth" coalesce_max_depth: u32 = 64;
         /// Registers a coalesced cluster may span.
         [530] "RegAllocCoalesceMaxWidth" coalesce_max_width: u32 = 16,
-            inert "no cluster of a program that was tried reaches the limit";
+            inert "a join is refused only if it is wider than both sides, and no input on which that happens is known";
         /// Values that may share one coalesced cluster.
         [531] "RegAllocCoalesceMaxFanout" coalesce_max_fanout: u32 = 64;
         /// Join values that are copies of each other.

@@ -292,7 +292,7 @@ fn progress_bar() -> ProgressBar {
 fn fails(function: &FunctionReport, args: &AllocArgs) -> bool {
     match function.outcome {
         Outcome::Refused(_) => !args.keep_going,
-        Outcome::Passed(_) | Outcome::Kept(_) => args.strict,
+        Outcome::PassedThrough(_) | Outcome::Kept(_) => args.strict,
         Outcome::Allocated(_) | Outcome::Skipped => false,
     }
 }

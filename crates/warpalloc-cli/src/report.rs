@@ -39,7 +39,7 @@ pub fn left_alone(
 ) -> Option<String> {
     let (file, line, name) = (&input.name, function.line, &function.name);
     match &function.outcome {
-        Outcome::Passed(passed) => {
+        Outcome::PassedThrough(passed) => {
             let text = match &result.promoted {
                 Some(promoted) => &promoted.text,
                 None => &input.text,
@@ -108,7 +108,9 @@ fn as_text(files: &[File]) -> String {
                     a.stats.live_through_calls
                 )
             }
-            Outcome::Passed(passed) => format!("{name:<width$} passed through: {}", passed.reason),
+            Outcome::PassedThrough(passed) => {
+                format!("{name:<width$} passed through: {}", passed.reason)
+            }
             Outcome::Kept(reason) => format!("{name:<width$} stays as it is: {reason}"),
             Outcome::Refused(reason) => format!("{name:<width$} refused: {reason}"),
             Outcome::Skipped => format!("{name:<width$} not asked for"),
@@ -139,7 +141,7 @@ fn function_json(file: &str, function: &FunctionReport) -> Value {
     });
     let (outcome, more) = match &function.outcome {
         Outcome::Allocated(allocated) => ("allocated", allocated_json(allocated)),
-        Outcome::Passed(passed) => ("passed", json!({ "reason": passed.reason })),
+        Outcome::PassedThrough(passed) => ("passed", json!({ "reason": passed.reason })),
         Outcome::Kept(reason) => ("kept", json!({ "reason": reason })),
         Outcome::Refused(reason) => ("refused", json!({ "reason": reason })),
         Outcome::Skipped => ("skipped", json!({})),

@@ -1,6 +1,6 @@
 //! One module at work: each function lowered, allocated and applied, and their edits joined.
 
-use crate::apply::{self, Surroundings, Threads, Unspeakable};
+use crate::apply::{self, NotExpressible, Surroundings, Threads};
 use crate::ast::{self, Body, Item, Module};
 use crate::bound::bounded;
 use crate::budget::{Block, Budget, Limits};
@@ -13,7 +13,7 @@ use crate::entry::{
 };
 use crate::fit::{Fit, fit};
 use crate::least::least_registers;
-use crate::lower::{self, Lowered, ModuleNames, Passed, Stop};
+use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
     Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError,
     SpillSpace, functions_with_bodies,
@@ -45,7 +45,7 @@ pub(crate) struct Job<'m, 'a> {
     /// Whether device functions are compiled for callers in other modules.
     relocatable: bool,
     /// Why its debug information lets no register be renamed.
-    debug: Option<Passed>,
+    debug: Option<PassedThrough>,
     /// What was contracted in the text.
     contracted: &'m [ContractedFunction],
 }
@@ -151,13 +151,13 @@ impl<'m, 'a> Job<'m, 'a> {
         types::check(function, body)?;
         let target = self.target()?;
         let lowered = match &self.debug {
-            Some(passed) => Err(Stop::Pass(passed.clone())),
+            Some(passed) => Err(LowerError::Pass(passed.clone())),
             None => lower::lower(self.module.source, &self.names, function, body, &target),
         };
         let mut edits = Edits::new();
         match lowered {
-            Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
-            Err(Stop::Pass(passed)) => report.outcome = Outcome::Passed(passed),
+            Err(LowerError::Error(error)) => return Err(PtxError::Source(error)),
+            Err(LowerError::Pass(passed)) => report.outcome = Outcome::PassedThrough(passed),
             Ok(lowered) => {
                 report.instructions = lowered.function.inst_count();
                 report.vregs = lowered.function.vreg_count();
@@ -255,7 +255,7 @@ impl<'m, 'a> Job<'m, 'a> {
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
                 Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
-                Err(Failure::Refused(reason) | Failure::Unspeakable(reason)) => {
+                Err(Failure::Refused(reason) | Failure::NotExpressible(reason)) => {
                     if space == Space::Shared && self.wants_shared() {
                         obstacle = Some(reason.clone());
                     }
@@ -339,7 +339,7 @@ impl<'m, 'a> Job<'m, 'a> {
             ..options.clone()
         };
         let first = self.attempt_with(lowered, target, budget, &options, surroundings);
-        if !matches!(first, Err(Failure::Unspeakable(_))) || !options.schedule {
+        if !matches!(first, Err(Failure::NotExpressible(_))) || !options.schedule {
             return first;
         }
         options.schedule = false;
@@ -368,9 +368,9 @@ impl<'m, 'a> Job<'m, 'a> {
                 budget.registers
             )));
         }
-        let unspeakable = |Unspeakable(message)| Failure::Unspeakable(message);
+        let not_expressible = |NotExpressible(message)| Failure::NotExpressible(message);
         let edits =
-            apply::apply(lowered, &target, &allocation, surroundings).map_err(unspeakable)?;
+            apply::apply(lowered, &target, &allocation, surroundings).map_err(not_expressible)?;
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
         let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
@@ -446,7 +446,7 @@ impl<'m, 'a> Job<'m, 'a> {
 enum Failure {
     Refused(String),
     Kept(String),
-    Unspeakable(String),
+    NotExpressible(String),
     Fatal(PtxError),
 }
 

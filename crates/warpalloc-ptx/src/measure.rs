@@ -3,7 +3,7 @@
 use crate::ast::Span;
 use crate::diag::Lines;
 use crate::job::Job;
-use crate::lower::{self, Lowered, Passed, Stop};
+use crate::lower::{self, LowerError, Lowered, PassedThrough};
 use crate::module::{ModuleOptions, PtxError, functions_with_bodies};
 use rayon::prelude::*;
 use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
@@ -19,7 +19,7 @@ pub struct FunctionMeasures {
     /// The line of its name.
     pub line: usize,
     /// What was measured, or why it was not.
-    pub measures: Result<Measures, Passed>,
+    pub measures: Result<Measures, PassedThrough>,
 }
 
 /// The size of a function and the pressure in it.
@@ -62,8 +62,8 @@ pub fn measure_module(
         .map(|(function, body)| {
             let measures = match lower::lower(source, &job.names, function, body, &target) {
                 Ok(lowered) => Ok(measures(&lowered, &target, &job.lines)),
-                Err(Stop::Pass(passed)) => Err(passed),
-                Err(Stop::Error(error)) => return Err(PtxError::Source(error)),
+                Err(LowerError::Pass(passed)) => Err(passed),
+                Err(LowerError::Error(error)) => return Err(PtxError::Source(error)),
             };
             Ok(FunctionMeasures {
                 name: function.name.text.to_owned(),

@@ -7,7 +7,7 @@ use crate::ast::{self, Body, Module, Span};
 use crate::contract::{ContractedFunction, Contraction, contract_where};
 use crate::diag::ParseError;
 use crate::job::Job;
-use crate::lower::{self, ModuleNames, Passed, Stop};
+use crate::lower::{self, LowerError, ModuleNames, PassedThrough};
 pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
 use crate::printer::EditConflict;
 use crate::promote::{Promoted, promote_where};
@@ -101,7 +101,7 @@ pub enum Outcome {
     /// Its registers were allocated.
     Allocated(Box<Allocated>),
     /// It stays as it is, for it holds something beyond what is understood.
-    Passed(Passed),
+    PassedThrough(PassedThrough),
     /// It stays as it is, for no allocation exists within the limits.
     Refused(String),
     /// It stays as it is: in the order of its text it does not fit, and nobody asked for a cap
@@ -242,8 +242,8 @@ pub fn lower_module(source: &str, target: &Target) -> Result<Vec<Function>, PtxE
         functions_with_bodies(&module).filter_map(|(function, body)| {
             match lower::lower(source, &names, function, body, target) {
                 Ok(lowered) => Some(Ok(lowered.function)),
-                Err(Stop::Pass(_)) => None,
-                Err(Stop::Error(error)) => Some(Err(PtxError::Source(error))),
+                Err(LowerError::Pass(_)) => None,
+                Err(LowerError::Error(error)) => Some(Err(PtxError::Source(error))),
             }
         });
     lowered.collect()
@@ -260,7 +260,7 @@ impl FunctionReport {
     /// The text that keeps the function from being allocated, where there is one.
     pub fn cause(&self) -> Option<Span> {
         match &self.outcome {
-            Outcome::Passed(passed) => Some(passed.span),
+            Outcome::PassedThrough(passed) => Some(passed.span),
             _ => None,
         }
     }

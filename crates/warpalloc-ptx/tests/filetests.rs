@@ -56,7 +56,7 @@ fn report(report: &FunctionReport) -> String {
                 a.stats.spilled, a.stats.rematerialised
             )
         }
-        Outcome::Passed(passed) => format!("{name}: passed through: {}", passed.reason),
+        Outcome::PassedThrough(passed) => format!("{name}: passed through: {}", passed.reason),
         Outcome::Refused(why) => format!("{name}: refused: {why}"),
         Outcome::Kept(why) => format!("{name}: left as it is: {why}"),
         Outcome::Skipped => format!("{name}: skipped"),

@@ -1,7 +1,7 @@
 //! Operations on names as text, and where the text goes.
 
 use super::memory::{Memory, Surroundings};
-use super::name_liveness::{Around, Demands, Op, Unspeakable};
+use super::name_liveness::{Around, Demands, NotExpressible, Op};
 use super::view::{Conversion, Kind, View, ViewSet};
 use crate::ast::{Instruction, Span, Stmt};
 use crate::lower::{Code, Lowered, Source};
@@ -65,7 +65,7 @@ struct Emitter<'x, 'm, 'a> {
     label_stem: String,
 }
 
-type Result<T> = std::result::Result<T, Unspeakable>;
+type Result<T> = std::result::Result<T, NotExpressible>;
 
 impl<'m, 'a> Emitter<'_, 'm, 'a> {
     /// Names of the signature stay, so they must differ from those of registers.
@@ -76,7 +76,7 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
                 let name = declarator.name.text;
                 if name.starts_with('%') && name[1..].starts_with(|c: char| c.is_ascii_uppercase())
                 {
-                    return Err(Unspeakable(format!(
+                    return Err(NotExpressible(format!(
                         "`{name}` may be the name of a register"
                     )));
                 }
@@ -193,7 +193,7 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
             && scope != goal
         {
             let opcode = inst.opcode();
-            return Err(Unspeakable(format!(
+            return Err(NotExpressible(format!(
                 "`{opcode}` was scheduled out of its braces"
             )));
         }
@@ -394,7 +394,7 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
         let lowered = self.lowered;
         let code = &lowered.codes[inst.as_u32() as usize];
         let Source::Written { inst: stmt, .. } = code.source else {
-            return Err(Unspeakable(
+            return Err(NotExpressible(
                 "an instruction without text is executed again".to_owned(),
             ));
         };

@@ -9,7 +9,7 @@
 //! 32 different banks, and a wide value is several words. That takes the size of the block,
 //! so only entries that bound it can have them.
 
-use super::name_liveness::Unspeakable;
+use super::name_liveness::NotExpressible;
 use crate::ast;
 use std::fmt::Write;
 use warpalloc::allocation::{Frame, SlotAddr, Space};
@@ -64,16 +64,16 @@ impl Memory {
         frame: Frame,
         surroundings: Surroundings,
         text: &str,
-    ) -> Result<Memory, Unspeakable> {
+    ) -> Result<Memory, NotExpressible> {
         let threads = surroundings.threads.map_or(0, |threads| threads.count);
         let bytes = u64::from(frame.shared.next_multiple_of(4)) * u64::from(threads);
         if frame.shared > 0 && threads == 0 {
             let message = "spilling to shared memory needs `.maxntid` or `.reqntid`";
-            return Err(Unspeakable(message.to_owned()));
+            return Err(NotExpressible(message.to_owned()));
         }
         if frame.shared > 0 && bytes + surroundings.shared_bytes > STATIC_SHARED_LIMIT {
             let own = surroundings.shared_bytes;
-            return Err(Unspeakable(format!(
+            return Err(NotExpressible(format!(
                 "spilling to shared memory takes {bytes} bytes beside the kernel's own {own}, \
                  {STATIC_SHARED_LIMIT} are allowed"
             )));

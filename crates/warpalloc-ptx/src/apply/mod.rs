@@ -36,4 +36,4 @@ mod view;
 
 pub(crate) use emit::apply;
 pub(crate) use memory::{Surroundings, Threads, base_registers, variable_bytes};
-pub use name_liveness::Unspeakable;
+pub use name_liveness::NotExpressible;

@@ -40,9 +40,9 @@ pub(crate) enum Op {
 /// An edit that cannot be said in PTX.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unspeakable(pub String);
+pub struct NotExpressible(pub String);
 
-type Result<T> = std::result::Result<T, Unspeakable>;
+type Result<T> = std::result::Result<T, NotExpressible>;
 
 /// The allocated code, read as operations on names.
 pub(crate) struct Demands<'x> {
@@ -249,7 +249,7 @@ impl<'x> Demands<'x> {
         self.views.of_value(class, reg).ok_or_else(|| {
             let name = self.target.reg_name(reg);
             let class = &self.target.class(class).name;
-            Unspeakable(format!("there is no PTX name for {class} in {name}"))
+            NotExpressible(format!("there is no PTX name for {class} in {name}"))
         })
     }
 
@@ -419,7 +419,7 @@ impl<'x> Demands<'x> {
             File::P => true,
             _ => {
                 let name = &self.target.file(file).name;
-                return Err(Unspeakable(format!(
+                return Err(NotExpressible(format!(
                     "PTX has no names for registers of {name}"
                 )));
             }
@@ -495,7 +495,7 @@ impl<'x> Demands<'x> {
         let parts = self.views.parts(view);
         if parts.is_empty() {
             let name = self.views.name(view);
-            return Err(Unspeakable(format!("{name} is moved in pieces")));
+            return Err(NotExpressible(format!("{name} is moved in pieces")));
         }
         for part in parts {
             self.moved(part, source, moves, packs)?;
@@ -525,11 +525,11 @@ impl<'x> Demands<'x> {
                     self.views.starting(Kind::Word, from.unit + reg * step),
                     |to, from| Op::ToPredicate { to, from },
                 ),
-                _ => return Err(Unspeakable("PTX has no uniform registers".to_owned())),
+                _ => return Err(NotExpressible("PTX has no uniform registers".to_owned())),
             };
             let (Some(to), Some(from)) = (to, from) else {
                 let message = "a predicate travels through part of a register";
-                return Err(Unspeakable(message.to_owned()));
+                return Err(NotExpressible(message.to_owned()));
             };
             let conversions = self.write(&[from], &[to], demand);
             out.push(op(to, from));
@@ -656,7 +656,9 @@ impl<'x> Demands<'x> {
             File::R => Ok(()),
             _ => {
                 let name = self.target.reg_name(reg);
-                Err(Unspeakable(format!("{name} cannot reach memory directly")))
+                Err(NotExpressible(format!(
+                    "{name} cannot reach memory directly"
+                )))
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::replay::{Side, UNDEFINED, replay};
 use crate::ast::Module;
 use crate::contract::contract;
-use crate::lower::{Lowered, ModuleNames, Stop, lower};
+use crate::lower::{LowerError, Lowered, ModuleNames, lower};
 use crate::module::{FunctionReport, ModuleOptions, Outcome, SpillSpace, allocate_module};
 use warpalloc::target::Target;
 use warpalloc::{Options, Strategy};
@@ -41,8 +41,10 @@ fn lowered<'m, 'a>(
         if let Some(body) = &function.body {
             all.push(match lower(module.source, names, function, body, target) {
                 Ok(lowered) => Some(lowered),
-                Err(Stop::Pass(_)) => None,
-                Err(Stop::Error(error)) => panic!("{}", error.render("output", module.source)),
+                Err(LowerError::Pass(_)) => None,
+                Err(LowerError::Error(error)) => {
+                    panic!("{}", error.render("output", module.source))
+                }
             });
         }
     }

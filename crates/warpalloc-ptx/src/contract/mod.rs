@@ -28,7 +28,7 @@ mod unroll;
 
 use crate::ast::{self, Body, Span};
 use crate::diag::ParseError;
-use crate::lower::{self, Lowered, ModuleNames, Stop};
+use crate::lower::{self, LowerError, Lowered, ModuleNames};
 use crate::printer::Edits;
 use blocks::Chains;
 use choose::{Choice, choose};
@@ -155,8 +155,8 @@ impl<'a> Job<'_, 'a> {
         };
         let lowered = match lower::lower(self.source, self.names, function, body, &target) {
             Ok(lowered) => lowered,
-            Err(Stop::Error(error)) => return Err(*error),
-            Err(Stop::Pass(_)) => return Ok(report),
+            Err(LowerError::Error(error)) => return Err(*error),
+            Err(LowerError::Pass(_)) => return Ok(report),
         };
         let code = Code::of(&lowered);
         let choice = match self.choice(&code, body) {

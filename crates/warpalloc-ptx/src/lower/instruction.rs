@@ -3,7 +3,7 @@
 use super::async_regs::Flight;
 use super::builder::{DraftInst, class_of};
 use super::names::{Declared, Meaning};
-use super::{Code, Lowering, Occurrence, Source, Stop};
+use super::{Code, LowerError, Lowering, Occurrence, Source};
 use crate::ast::{Instruction, Name, Operand as Ast, Span};
 use crate::diag::ParseError;
 use crate::opcode::{
@@ -54,7 +54,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
     pub(super) fn instruction(
         &mut self,
         inst: &'m Instruction<'a>,
-    ) -> Result<(DraftInst<'m, 'a>, Description), Stop> {
+    ) -> Result<(DraftInst<'m, 'a>, Description), LowerError> {
         let mentions = self.mentions(inst)?;
         let shape = InstrShape {
             mnemonic: inst.mnemonic,
@@ -62,11 +62,11 @@ impl<'m, 'a> Lowering<'m, 'a> {
             operands: &mentions.shapes,
         };
         let description =
-            describe(&shape).map_err(|unknown| Stop::pass(inst.span, unknown.to_string()))?;
+            describe(&shape).map_err(|unknown| LowerError::pass(inst.span, unknown.to_string()))?;
         if inst.mnemonic == "setmaxnreg" {
             // Given such a kernel allocated, ptxas spills where it does not in the original.
             let reason = "`setmaxnreg` changes the register budget while the kernel runs";
-            return Err(Stop::pass(inst.span, reason));
+            return Err(LowerError::pass(inst.span, reason));
         }
         let guard = self.guard(inst)?;
         let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
@@ -109,7 +109,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         occurrences.sort_by_key(|o| o.span);
         if writes_twice(&operands) {
             let reason = format!("`{}` writes one register twice", inst.opcode());
-            return Err(Stop::pass(inst.span, reason));
+            return Err(LowerError::pass(inst.span, reason));
         }
         let flight = flight(inst, &description, &mentions, &firsts);
         let kind = self.kind(&description, &operands, &mentions, guard.is_some());
@@ -168,12 +168,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
     }
 
-    fn operand_number(&self, inst: &Instruction, count: usize) -> Result<u8, Stop> {
+    fn operand_number(&self, inst: &Instruction, count: usize) -> Result<u8, LowerError> {
         let reason = || format!("it takes more than {MAX_OPERANDS} registers");
-        u8::try_from(count).map_err(|_| Stop::pass(inst.span, reason()))
+        u8::try_from(count).map_err(|_| LowerError::pass(inst.span, reason()))
     }
 
-    fn guard(&mut self, inst: &Instruction<'a>) -> Result<Option<(VReg, Span)>, Stop> {
+    fn guard(&mut self, inst: &Instruction<'a>) -> Result<Option<(VReg, Span)>, LowerError> {
         let Some(guard) = &inst.guard else {
             return Ok(None);
         };
@@ -189,7 +189,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
     }
 
     /// What a name means here; a name nobody declared is an error.
-    fn meaning(&self, name: Name<'a>) -> Result<Meaning, Stop> {
+    fn meaning(&self, name: Name<'a>) -> Result<Meaning, LowerError> {
         match self.scopes.find(name.text) {
             Meaning::Unknown => {
                 let what = if name.text.starts_with('%') {
@@ -202,13 +202,13 @@ impl<'m, 'a> Lowering<'m, 'a> {
             }
             Meaning::ModuleRegister => {
                 let reason = format!("`{}` is a register of the whole module", name.text);
-                Err(Stop::pass(name.span, reason))
+                Err(LowerError::pass(name.span, reason))
             }
             meaning => Ok(meaning),
         }
     }
 
-    fn mentions(&mut self, inst: &Instruction<'a>) -> Result<Mentions, Stop> {
+    fn mentions(&mut self, inst: &Instruction<'a>) -> Result<Mentions, LowerError> {
         let mut mentions = Mentions::default();
         for (index, operand) in inst.operands.iter().enumerate() {
             let number = self.operand_number(inst, index)?;
@@ -225,7 +225,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         number: u8,
         part: Part,
         out: &mut Mentions,
-    ) -> Result<OperandShape, Stop> {
+    ) -> Result<OperandShape, LowerError> {
         Ok(match operand {
             Ast::Ident(name) | Ast::Not(name) => self.name(*name, number, part, out)?,
             Ast::Component(component) => {
@@ -235,7 +235,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                         let lane = lane_of(component.member()).filter(|&l| l < declared.lanes);
                         let lane = lane.ok_or_else(|| {
                             let message = format!("`{}` has no such element", name.text);
-                            Stop::from(ParseError::new(component.span(), message))
+                            LowerError::from(ParseError::new(component.span(), message))
                         })?;
                         let first = self.vreg(declared).as_u32() + u32::from(lane);
                         out.seen.push(Seen {
@@ -266,7 +266,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                         Meaning::Constant => {}
                         _ => {
                             let reason = "a register stands in a constant expression";
-                            return Err(Stop::pass(expr.span, reason));
+                            return Err(LowerError::pass(expr.span, reason));
                         }
                     }
                 }
@@ -326,7 +326,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         })
     }
 
-    fn special_component(&self, text: &str, span: Span) -> Result<OperandShape, Stop> {
+    fn special_component(&self, text: &str, span: Span) -> Result<OperandShape, LowerError> {
         match opcode::special_register(text) {
             Some(special) => Ok(OperandShape::Special {
                 volatile: special.volatile,
@@ -359,7 +359,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         number: u8,
         part: Part,
         out: &mut Mentions,
-    ) -> Result<OperandShape, Stop> {
+    ) -> Result<OperandShape, LowerError> {
         Ok(match self.meaning(name)? {
             Meaning::Register(declared) => {
                 out.seen.push(Seen {
@@ -388,7 +388,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
     }
 
     /// What happens to a register, with its width judged by what the table admits.
-    fn role(&self, seen: &Seen, description: &Description) -> Result<Role, Stop> {
+    fn role(&self, seen: &Seen, description: &Description) -> Result<Role, LowerError> {
         if seen.part == Part::Address {
             return match seen.width {
                 Width::B1 => Err(self.misfit(seen, "an address")),
@@ -423,7 +423,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         Ok(role)
     }
 
-    fn misfit(&self, seen: &Seen, what: &str) -> Stop {
+    fn misfit(&self, seen: &Seen, what: &str) -> LowerError {
         ParseError::new(seen.span, format!("this register cannot be {what}")).into()
     }
 

@@ -13,7 +13,7 @@
 //! - independent values that share a name become separate virtual registers.
 //!
 //! What the table does not cover is never guessed at: the function is passed through
-//! ([`Passed`]). What is wrong with the text itself is an error.
+//! ([`PassedThrough`]). What is wrong with the text itself is an error.
 
 mod async_regs;
 mod builder;
@@ -39,7 +39,7 @@ use warpalloc::target::{File, Target};
 
 /// Why a function is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct PassedThrough {
     /// What stands against allocating it.
     pub reason: String,
     /// The text that is the cause.
@@ -48,23 +48,23 @@ pub struct Passed {
 
 /// Why lowering ended early.
 #[derive(Debug)]
-pub enum Stop {
+pub enum LowerError {
     /// The text is wrong.
     Error(Box<ParseError>),
     /// The text may be right, but is beyond what is understood.
-    Pass(Passed),
+    Pass(PassedThrough),
 }
 
-impl Stop {
-    fn pass(span: Span, reason: impl Into<String>) -> Stop {
+impl LowerError {
+    fn pass(span: Span, reason: impl Into<String>) -> LowerError {
         let reason = reason.into();
-        Stop::Pass(Passed { reason, span })
+        LowerError::Pass(PassedThrough { reason, span })
     }
 }
 
-impl From<ParseError> for Stop {
-    fn from(error: ParseError) -> Stop {
-        Stop::Error(Box::new(error))
+impl From<ParseError> for LowerError {
+    fn from(error: ParseError) -> LowerError {
+        LowerError::Error(Box::new(error))
     }
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn lower<'m, 'a>(
     function: &'m ast::Function<'a>,
     body: &'m Body<'a>,
     target: &'m Target,
-) -> Result<Lowered<'m, 'a>, Stop> {
+) -> Result<Lowered<'m, 'a>, LowerError> {
     let mut lowering = Lowering {
         source,
         target,
@@ -232,7 +232,7 @@ struct Lowering<'m, 'a> {
 
 impl<'m, 'a> Lowering<'m, 'a> {
     /// Numbers the scopes in the order of the text and collects their labels.
-    fn find_labels(&mut self, body: &'m Body<'a>, parent: Option<u32>) -> Result<(), Stop> {
+    fn find_labels(&mut self, body: &'m Body<'a>, parent: Option<u32>) -> Result<(), LowerError> {
         let scope = self.labels.scope(parent);
         self.bodies.push(body);
         for stmt in &body.stmts {
@@ -262,7 +262,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         &mut self,
         function: &'m ast::Function<'a>,
         body: &'m Body<'a>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LowerError> {
         self.draft.blocks.push(DraftBlock::default());
         self.scopes.enter(labels_of(body));
         for var in &function.params {
@@ -290,7 +290,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         var: &VarDecl<'a>,
         kernel_parameter: bool,
         is_input: bool,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LowerError> {
         if var.space != "reg" {
             self.scopes.declare_variable(var, kernel_parameter);
             return Ok(());
@@ -299,7 +299,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             names::register_width(var.ty).filter(|_| var.vector == 1 && !var.ty.ends_with('8'));
         let (Some(width), [declarator]) = (width, var.names.as_slice()) else {
             let reason = "a register of this type in the signature of a function";
-            return Err(Stop::pass(var.span, reason));
+            return Err(LowerError::pass(var.span, reason));
         };
         let name = declarator.name.text;
         self.scopes.declare_register(name, None, width, 1);
@@ -330,7 +330,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
     }
 
-    fn statements(&mut self, body: &'m Body<'a>) -> Result<(), Stop> {
+    fn statements(&mut self, body: &'m Body<'a>) -> Result<(), LowerError> {
         for stmt in &body.stmts {
             match stmt {
                 Stmt::Inst(inst) => self.statement(inst)?,
@@ -340,7 +340,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 }
                 Stmt::Reg(reg) => {
                     self.scopes.declare_registers(reg).map_err(|ty| {
-                        Stop::from(ParseError::new(
+                        LowerError::from(ParseError::new(
                             reg.span,
                             format!("`.{ty}` is no type for a register"),
                         ))
@@ -373,7 +373,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         found.unwrap_or(0) as u32
     }
 
-    fn statement(&mut self, inst: &'m Instruction<'a>) -> Result<(), Stop> {
+    fn statement(&mut self, inst: &'m Instruction<'a>) -> Result<(), LowerError> {
         if inst.mnemonic == "ret" {
             self.deliver_results();
         }
@@ -405,10 +405,10 @@ impl<'m, 'a> Lowering<'m, 'a> {
         Ok(())
     }
 
-    fn goal(&self, inst: &Instruction<'a>) -> Result<Goal<'a>, Stop> {
+    fn goal(&self, inst: &Instruction<'a>) -> Result<Goal<'a>, LowerError> {
         let name = inst.operands.last().and_then(|operand| operand.as_name());
         let Some(name) = name else {
-            return Err(Stop::pass(
+            return Err(LowerError::pass(
                 inst.span,
                 "a branch to something that is no label",
             ));
@@ -416,7 +416,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         self.label(name)
     }
 
-    fn label(&self, name: ast::Name<'a>) -> Result<Goal<'a>, Stop> {
+    fn label(&self, name: ast::Name<'a>) -> Result<Goal<'a>, LowerError> {
         match self.labels.home(self.scope, name.text) {
             Some(home) => Ok(Goal::Label(home, name.text)),
             None => {
@@ -426,14 +426,14 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
     }
 
-    fn goals_of_list(&self, inst: &Instruction<'a>) -> Result<SmallVec<[Goal<'a>; 2]>, Stop> {
+    fn goals_of_list(&self, inst: &Instruction<'a>) -> Result<SmallVec<[Goal<'a>; 2]>, LowerError> {
         let name = inst.operands.last().and_then(|operand| operand.as_name());
         let list = name.and_then(|name| {
             let home = self.labels.home(self.scope, name.text)?;
             self.lists.get(&(home, name.text))
         });
         let Some(list) = list else {
-            return Err(Stop::pass(
+            return Err(LowerError::pass(
                 inst.span,
                 "an indirect branch without a list of targets",
             ));
@@ -442,7 +442,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         for series in &list.names {
             if series.count.is_some() {
                 let reason = "a series of labels as branch targets";
-                return Err(Stop::pass(series.name.span, reason));
+                return Err(LowerError::pass(series.name.span, reason));
             }
             goals.push(self.label(series.name)?);
         }
@@ -483,7 +483,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         self.blocks_of_labels.insert((self.scope, label), block);
     }
 
-    fn finish(mut self, function: &'m ast::Function<'a>) -> Result<Lowered<'m, 'a>, Stop> {
+    fn finish(mut self, function: &'m ast::Function<'a>) -> Result<Lowered<'m, 'a>, LowerError> {
         self.close_guarded_end();
         let mut edge_labels = Vec::with_capacity(self.targets.len());
         for (index, goals) in self.targets.iter().enumerate() {
@@ -495,7 +495,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                         Some(&block) => (block, Some((scope, name))),
                         None => {
                             let reason = format!("a branch to `{name}`, which marks no code");
-                            return Err(Stop::pass(function.name.span, reason));
+                            return Err(LowerError::pass(function.name.span, reason));
                         }
                     },
                 };
@@ -506,7 +506,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         let name = function.name.text;
         let in_flight = async_regs::land(&mut self.draft)
-            .map_err(|reason| Stop::pass(function.name.span, reason))?;
+            .map_err(|reason| LowerError::pass(function.name.span, reason))?;
         self.draft.define_what_may_be_undefined();
         let model = self.draft.build(name, self.target);
         let webs = Webs::compute(&model, &Liveness::compute(&model));

@@ -3,7 +3,7 @@ use crate::parse;
 use warpalloc::function::{Constraint, Role};
 
 /// Hands the only function of a module with this body to `look`.
-fn with_body<T>(body: &str, look: impl FnOnce(Result<Lowered, Stop>) -> T) -> T {
+fn with_body<T>(body: &str, look: impl FnOnce(Result<Lowered, LowerError>) -> T) -> T {
     let head = ".version 9.0\n.target sm_90a\n.address_size 64\n.global .b32 table[4];\n";
     with_module(
         &format!("{head}.entry k(.param .u64 p) {{\n{body}\n}}\n"),
@@ -11,7 +11,7 @@ fn with_body<T>(body: &str, look: impl FnOnce(Result<Lowered, Stop>) -> T) -> T 
     )
 }
 
-fn with_module<T>(source: &str, look: impl FnOnce(Result<Lowered, Stop>) -> T) -> T {
+fn with_module<T>(source: &str, look: impl FnOnce(Result<Lowered, LowerError>) -> T) -> T {
     let module = parse(source).unwrap_or_else(|e| panic!("{}", e.render("test", source)));
     let names = ModuleNames::of(&module);
     let target = Target::hardware(90).unwrap();
@@ -33,16 +33,16 @@ fn lowers<T>(body: &str, look: impl FnOnce(Lowered) -> T) -> T {
 
 fn error(body: &str) -> String {
     with_body(body, |lowered| match lowered {
-        Err(Stop::Error(error)) => error.message.into_owned(),
-        Err(Stop::Pass(passed)) => panic!("passed: {}", passed.reason),
+        Err(LowerError::Error(error)) => error.message.into_owned(),
+        Err(LowerError::Pass(passed)) => panic!("passed: {}", passed.reason),
         Ok(_) => panic!("lowered"),
     })
 }
 
 fn passed(body: &str) -> String {
     with_body(body, |lowered| match lowered {
-        Err(Stop::Pass(passed)) => passed.reason,
-        Err(Stop::Error(error)) => panic!("error: {}", error.message),
+        Err(LowerError::Pass(passed)) => passed.reason,
+        Err(LowerError::Error(error)) => panic!("error: {}", error.message),
         Ok(_) => panic!("lowered"),
     })
 }

@@ -3,8 +3,11 @@
 //! Exit codes: 0 when the subcommand did its work, 1 when it could not, 2 when it was asked wrongly.
 
 mod alloc;
+mod assembler;
+mod check;
 mod files;
 mod flags;
+mod kernels;
 mod knobs;
 mod lower;
 mod manual;
@@ -38,6 +41,8 @@ struct Cli {
 enum Command {
     /// Allocate the registers of every function of a PTX file
     Alloc(Box<alloc::AllocArgs>),
+    /// Hold the kernels of files to the figures of a baseline: registers, spills, memory, warps
+    Check(Box<check::CheckArgs>),
     /// List the knobs of the fat-point allocator
     Knobs(knobs::KnobsArgs),
     /// Show what each function of a PTX file, cubin or library needs, and where registers are
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
     cli.output.install();
     let result = match cli.command {
         Command::Alloc(args) => alloc::run(*args),
+        Command::Check(args) => check::run(*args),
         Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),

@@ -42,12 +42,8 @@ impl Assembler {
     /// Looks in `WARPALLOC_PTXAS`, on the path, and in the toolkits that `CUDA_HOME` and
     /// `CUDA_PATH` name; never finds this program itself under another name.
     pub fn find() -> Option<Assembler> {
-        let named = env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
-        named
-            .into_iter()
-            .chain(usual_places())
-            .find(|path| is_program(path))
-            .map(|path| Assembler { path })
+        let path = usual_places().find(|path| is_program(path))?;
+        Some(Assembler { path })
     }
 
     /// The release, such as `13.0.88`, from the last line that has one.
@@ -101,15 +97,18 @@ impl Assembler {
 
 /// Where a ptxas is looked for that nobody named.
 pub fn usual_places() -> impl Iterator<Item = PathBuf> {
+    let named = env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();
     let homes = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
     let homes = homes.into_iter().filter_map(env::var_os).map(PathBuf::from);
     let homes = homes.chain([PathBuf::from("/usr/local/cuda")]);
-    folders
+    let folders = folders
         .into_iter()
-        .chain(homes.map(|home| home.join("bin")))
-        .map(|folder| folder.join(PTXAS))
+        .chain(homes.map(|home| home.join("bin")));
+    named
+        .into_iter()
+        .chain(folders.map(|folder| folder.join(PTXAS)))
 }
 
 /// Whether a path leads to a program other than this one.

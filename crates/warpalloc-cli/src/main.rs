@@ -15,6 +15,7 @@ mod occupancy;
 mod output;
 mod replay;
 mod report;
+mod shim;
 mod stats;
 mod stats_cubin;
 
@@ -50,6 +51,10 @@ enum Command {
     Stats(stats::StatsArgs),
     /// Show how many blocks and warps a multiprocessor holds, and where the next cliffs are
     Occupancy(occupancy::OccupancyArgs),
+    /// Do what ptxas does, with the allocator before it where registers are capped and ptxas spills
+    Ptxas(shim::PtxasArgs),
+    /// Put `warpalloc ptxas` where compilers look for ptxas, and show what it did
+    Shim(shim::ShimArgs),
     /// Allocate a function written in the text format, and show the result beside its code
     Replay(replay::ReplayArgs),
     /// Write a function of a PTX file in the text format, for `replay`
@@ -87,6 +92,9 @@ impl fmt::Display for Silent {
 impl std::error::Error for Silent {}
 
 fn main() -> ExitCode {
+    if let Some(args) = shim::called_as_ptxas() {
+        return shim::main(&args);
+    }
     let cli = Cli::parse();
     cli.output.install();
     let result = match cli.command {
@@ -95,6 +103,9 @@ fn main() -> ExitCode {
         Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),
+        // Answered above; an option before the word leads here.
+        Command::Ptxas(args) => return shim::main(args.args()),
+        Command::Shim(args) => shim::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Lower(args) => lower::run(args),
         Command::Options => manual::options(),

@@ -5,6 +5,7 @@
 mod alloc;
 mod assembler;
 mod check;
+mod compare;
 mod files;
 mod flags;
 mod kernels;
@@ -44,6 +45,8 @@ enum Command {
     Alloc(Box<alloc::AllocArgs>),
     /// Hold the kernels of files to the figures of a baseline: registers, spills, memory, warps
     Check(Box<check::CheckArgs>),
+    /// Show what moved between two builds, two commits or two ptxas, kernel by kernel, and why
+    Compare(Box<compare::CompareArgs>),
     /// List the knobs of the fat-point allocator
     Knobs(knobs::KnobsArgs),
     /// Show what each function of a PTX file, cubin or library needs, and where registers are
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Alloc(args) => alloc::run(*args),
         Command::Check(args) => check::run(*args),
+        Command::Compare(args) => compare::run(*args),
         Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),

@@ -1,7 +1,7 @@
 //! What the text says of its entries before anything is done to them.
 
 use crate::apply;
-use crate::ast::{self, Body, Stmt};
+use crate::ast::{self, Body, Span, Stmt};
 use crate::diag::Lines;
 use crate::entry::{declared_threads, module_shared, static_shared};
 use crate::module::{PtxError, functions_with_bodies};
@@ -23,6 +23,8 @@ pub struct ModuleFacts {
 pub struct EntryFacts {
     /// Its name.
     pub name: String,
+    /// All of its text.
+    pub span: Span,
     /// The line of its name.
     pub line: usize,
     /// The first line of the source that its code comes from.
@@ -46,6 +48,7 @@ pub fn entry_facts(source: &str) -> Result<ModuleFacts, PtxError> {
     let entries = functions_with_bodies(&module).filter(|(f, _)| f.is_entry);
     let entries = entries.map(|(function, body)| EntryFacts {
         name: function.name.text.to_owned(),
+        span: function.span,
         line: lines.line(function.name.span.start),
         source: origins.first(body.open),
         block_threads: declared_threads(function).map(|threads| threads.count),

@@ -8,9 +8,8 @@ use anyhow::{Context, anyhow, bail};
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table, TableLike, value};
 use warpalloc_ptx::diag::Lines;
 
-use super::judge::{Key, Keyed};
 use super::tolerance::{Tolerance, Tolerances, known_figures};
-use crate::kernels::{Figure, Figures, Origin};
+use crate::kernels::{Figure, Figures, Key, Keyed, Origin};
 
 /// The version of the format.
 const SCHEMA: i64 = 1;

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
-use crate::kernels::{Kernel, PtxasArgs, Reader};
+use crate::kernels::{Kernel, PtxasArgs, Reader, keyed};
 use crate::stats_cubin::CodeArgs;
 use crate::{Silent, UsageError, files, output};
 use baseline::Baseline;
-use judge::{Judgement, keyed};
+use judge::Judgement;
 use tolerance::Tolerances;
 
 const EXAMPLES: &str = "\
@@ -94,6 +94,7 @@ pub fn run(args: CheckArgs) -> anyhow::Result<()> {
         args: &args.code,
         assembler: assembler.as_ref(),
         options: args.ptxas.options(),
+        details: false,
     };
     let kernels = reader.read_all(&args.input)?;
     if kernels.is_empty() {

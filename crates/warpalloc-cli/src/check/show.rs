@@ -15,15 +15,8 @@ pub fn text(judgement: &Judgement, strict: bool) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(out, "{}{}", title(row), remark(row));
         for m in row.moves.iter().filter(|m| m.verdict != Verdict::Same) {
-            let _ = writeln!(
-                out,
-                "  {:<14} {:>8} -> {:<8} {:>8}  {}",
-                m.figure,
-                limit(row, m),
-                m.is,
-                change(m),
-                verdict(row, m)
-            );
+            let line = m.figure.line(&limit(row, m), m.was, m.is, &verdict(row, m));
+            let _ = writeln!(out, "{line}");
         }
     }
     for entry in &judgement.gone {

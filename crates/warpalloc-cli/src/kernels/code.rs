@@ -3,10 +3,11 @@
 use rayon::prelude::*;
 use warpalloc::target::occupancy::Occupancy;
 use warpalloc_ptx::SourceLine;
+use warpalloc_sass::isa::File;
 use warpalloc_sass::measure;
 use warpalloc_sass::object::{Cubin, Function, Image, ImageKind, ObjectError, demangle};
 
-use super::{Figure, Figures, Kernel, Origin, Reader, text};
+use super::{Details, Figure, Figures, Kernel, Origin, Reader, text};
 use crate::output;
 use crate::stats_cubin::{self, CodeFile};
 
@@ -86,6 +87,7 @@ pub fn of_cubin(
             origin,
             block: reader.args.block_threads(function),
             figures: Ok(figures(reader, &cubin, function)),
+            details: details(reader, &cubin, function),
         })
     });
     Ok(kernels.collect())
@@ -111,4 +113,29 @@ fn local_accesses(cubin: &Cubin, function: &Function) -> Option<u64> {
     let measures = measure(cubin, function).ok()?;
     let accesses = measures.local.iter().map(|l| l.loads + l.stores);
     Some(accesses.sum::<usize>() as u64)
+}
+
+/// What the code says where it can be decoded.
+fn details(reader: &Reader, cubin: &Cubin, function: &Function) -> Option<Details> {
+    if !reader.details {
+        return None;
+    }
+    let measures = measure(cubin, function).ok()?;
+    let lines = cubin.source_lines().unwrap_or_default();
+    let peak = measures.peak(File::R).and_then(|peak| {
+        let offset = peak.offset?;
+        let line = lines.find(function.section, offset as u64);
+        let line = line.map(|line| format!(", {}:{}", line.file, line.line));
+        let place = format!(
+            "{offset:#06x} {}{}",
+            peak.mnemonic.unwrap_or_default(),
+            line.unwrap_or_default()
+        );
+        Some((peak.registers as usize, place))
+    });
+    Some(Details {
+        text: None,
+        instructions: measures.instructions,
+        peak,
+    })
 }

@@ -60,6 +60,14 @@ impl Figure {
     }
 }
 
+impl Figure {
+    /// A line of a table of what moved: the figure then and now, and what to say of it.
+    pub fn line(self, told: &str, was: u64, is: u64, remark: &str) -> String {
+        let change = format!("{:+}", i128::from(is) - i128::from(was));
+        format!("  {self:<14} {told:>8} -> {is:<8} {change:>8}  {remark}")
+    }
+}
+
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

@@ -2,6 +2,7 @@
 
 mod code;
 mod figure;
+mod key;
 mod text;
 
 use std::fs;
@@ -17,6 +18,7 @@ use crate::assembler::{self, Assembler};
 use crate::stats_cubin::{CodeArgs, Source};
 
 pub use figure::{Figure, Figures};
+pub use key::{Key, Keyed, keyed};
 
 /// Names of files that are looked at in folders.
 const ENDINGS: [&str; 6] = ["ptx", "cubin", "fatbin", "so", "o", "a"];
@@ -98,6 +100,18 @@ pub struct Kernel {
     pub block: Option<u32>,
     /// What it takes, or why that is not known.
     pub figures: Result<Figures, String>,
+    /// What its figures come from, where that was asked for.
+    pub details: Option<Details>,
+}
+
+/// What the figures of a kernel come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
+    /// Its PTX.
+    pub text: Option<String>,
+    pub instructions: usize,
+    /// The most general registers that are live at once, and where.
+    pub peak: Option<(usize, String)>,
 }
 
 /// The files in a folder that may hold kernels.
@@ -137,6 +151,8 @@ pub struct Reader<'r> {
     pub args: &'r CodeArgs,
     pub assembler: Option<&'r Assembler>,
     pub options: &'r [String],
+    /// Whether [`Kernel::details`] are wanted.
+    pub details: bool,
 }
 
 impl Reader<'_> {

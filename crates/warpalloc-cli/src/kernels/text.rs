@@ -2,11 +2,13 @@
 
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_ptx::module::{Allocated, ModuleOptions, Outcome, PtxError, allocate_module};
+use warpalloc_ptx::module::{
+    Allocated, FunctionMeasures, ModuleOptions, Outcome, PtxError, allocate_module, measure_module,
+};
 use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts};
 use warpalloc_sass::object::demangle;
 
-use super::{Figure, Figures, Kernel, Origin, Reader, code};
+use super::{Details, Figure, Figures, Kernel, Origin, Reader, code};
 use crate::assembler::Assembler;
 use crate::files;
 
@@ -18,7 +20,16 @@ pub fn kernels(reader: &Reader, file: &str, text: &str) -> anyhow::Result<Vec<Ke
         Some(assembler) => assembled(reader, assembler, file, text, &facts)?,
         None => allocated(reader, file, text, &facts)?,
     };
+    let measures = match reader.details {
+        true => measure_module(text, &ModuleOptions::default()).map_err(explain)?,
+        false => Vec::new(),
+    };
     for kernel in &mut found {
+        if let Some(measured) = measures.iter().find(|f| f.name == kernel.symbol) {
+            let own = facts.entries.iter().find(|e| e.name == kernel.symbol);
+            let own = own.map(|entry| entry.span.text(text).to_owned());
+            kernel.details = Some(details(own, measured));
+        }
         if let Some(entry) = facts.entries.iter().find(|e| e.name == kernel.symbol) {
             kernel.line = u32::try_from(entry.line).ok();
             kernel.source.clone_from(&entry.source);
@@ -27,6 +38,18 @@ pub fn kernels(reader: &Reader, file: &str, text: &str) -> anyhow::Result<Vec<Ke
     // In the order of the text.
     found.sort_by_key(|kernel| kernel.line);
     Ok(found)
+}
+
+/// Of a kernel that is not understood there is only the text.
+fn details(text: Option<String>, measured: &FunctionMeasures) -> Details {
+    let measures = measured.measures.as_ref().ok();
+    let peak = measures.and_then(|m| m.peaks.iter().find(|peak| peak.file == "R"));
+    let place = |line: Option<usize>| line.map_or(String::new(), |line| format!("line {line}"));
+    Details {
+        text,
+        instructions: measures.map_or(0, |m| m.instructions),
+        peak: peak.map(|peak| (peak.registers, place(peak.line))),
+    }
 }
 
 /// The machine that a text is for.
@@ -115,6 +138,7 @@ fn allocated(
             origin: Origin::Warpalloc,
             block: reader.args.block().or(entry.block_threads),
             figures,
+            details: None,
         });
     }
     Ok(found)

@@ -6,6 +6,7 @@ mod alloc;
 mod assembler;
 mod check;
 mod compare;
+mod explain;
 mod files;
 mod flags;
 mod kernels;
@@ -47,6 +48,8 @@ enum Command {
     Check(Box<check::CheckArgs>),
     /// Show what moved between two builds, two commits or two ptxas, kernel by kernel, and why
     Compare(Box<compare::CompareArgs>),
+    /// Show what is live where registers are scarcest in a kernel, and what would help
+    Explain(Box<explain::ExplainArgs>),
     /// List the knobs of the fat-point allocator
     Knobs(knobs::KnobsArgs),
     /// Show what each function of a PTX file, cubin or library needs, and where registers are
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Alloc(args) => alloc::run(*args),
         Command::Check(args) => check::run(*args),
         Command::Compare(args) => compare::run(*args),
+        Command::Explain(args) => explain::run(*args),
         Command::Knobs(args) => knobs::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Occupancy(args) => occupancy::run(args),

@@ -4,6 +4,7 @@
 
 mod alloc;
 mod assembler;
+mod best;
 mod check;
 mod compare;
 mod explain;

@@ -64,6 +64,11 @@ pub(crate) fn write_cap(function: &ast::Function, cap: u32, edits: &mut Edits) {
     write_directive(function, "maxnreg", cap, edits);
 }
 
+/// Lets ptxas spill to shared memory. It does so only where the block is bounded.
+pub(crate) fn write_shared_spills(body: &Body, edits: &mut Edits) {
+    edits.insert(body.open + 1, "\n\t.pragma \"enable_smem_spilling\";");
+}
+
 /// Bounds the block, so that no launch has more threads than memory was laid out for.
 pub(crate) fn write_block(function: &ast::Function, threads: u32, edits: &mut Edits) {
     write_directive(function, "maxntid", threads, edits);

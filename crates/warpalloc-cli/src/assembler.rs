@@ -46,6 +46,10 @@ impl Assembler {
         Some(Assembler { path })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The release, such as `13.0.88`, from the last line that has one.
     pub fn release(&self) -> Option<String> {
         let run = self.run([OsStr::new("--version")]).ok()?;

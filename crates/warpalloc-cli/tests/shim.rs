@@ -58,6 +58,7 @@ impl Place {
         }
         command.env("PATH", "/usr/bin:/bin");
         command.env("WARPALLOC_SHIM_LOG", self.path("log"));
+        command.env("XDG_CACHE_HOME", self.path("cache"));
         command
     }
 
@@ -458,4 +459,75 @@ fn standard_input_is_read_once() {
         (said(&run.stderr), fs::read(place.path("out")).unwrap())
     };
     assert!(run(&real, &[]) == run(Path::new(WARPALLOC), &["ptxas"]));
+}
+
+/// A loop over more values than the cap has registers.
+fn looping() -> String {
+    let n = 30;
+    let mut text = String::from(
+        ".version 9.0\n.target sm_90\n.address_size 64\n\
+         .visible .entry k(.param .u64 p, .param .u32 n) .maxntid 64 .maxnreg 24 {\n\
+         \t.reg .pred %p<2>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %rd<2>;\n\
+         \tld.param.u64 %rd1, [p];\n\tld.param.u32 %r0, [n];\n",
+    );
+    for i in 1..=n {
+        text += &format!("\tld.global.u32 %r{i}, [%rd1+{}];\n", 4 * i);
+    }
+    text += "loop:\n";
+    for i in 1..=n {
+        let (a, b) = (i * 7 % n + 1, i * 11 % n + 1);
+        text += &format!("\tmad.lo.u32 %r{i}, %r{i}, %r{a}, %r{b};\n");
+    }
+    text += "\tsub.u32 %r0, %r0, 1;\n\tsetp.ne.u32 %p1, %r0, 0;\n\t@%p1 bra loop;\n";
+    for i in 1..=n {
+        text += &format!("\tst.global.u32 [%rd1+{}], %r{i};\n", 4 * i);
+    }
+    text + "\tret;\n}\n"
+}
+
+#[test]
+fn a_kernel_that_spills_in_a_loop_is_replaced() {
+    let Some(real) = ptxas::ptxas() else { return };
+    let place = Place::new();
+    place.write("loop.ptx", &looping());
+    let args = ["-arch=sm_90", "-warn-spills", "loop.ptx", "-o", "out"];
+    let run = place.ptxas(&real, &args);
+    assert_eq!(run.status.code(), Some(0));
+    let call = place.last();
+    assert_eq!(call["outcome"], "replaced", "{call}");
+    let kernel = &call["kernels"][0];
+    assert_eq!(kernel["registers"][0], kernel["registers"][1]);
+    assert!(kernel["stack_bytes"][0].as_u64() > kernel["stack_bytes"][1].as_u64());
+    let ours = fs::read(place.path("out")).unwrap();
+    let mut command = place.command(&real);
+    assert!(command.args(args).status().unwrap().success());
+    assert!(ours != fs::read(place.path("out")).unwrap());
+    // Only what was asked for is left behind, and it is whole.
+    let mut left: Vec<_> = fs::read_dir(place.0.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["cache", "log", "loop.ptx", "out", "real"]);
+    let shown = place
+        .command(Path::new(WARPALLOC))
+        .args(["shim", "log", "--replaced"])
+        .output()
+        .unwrap();
+    assert!(
+        text(&shown.stdout).contains("loop.ptx\n    k: by "),
+        "{}",
+        text(&shown.stdout)
+    );
+    // What is sized at the launch leaves no room to count on.
+    let dynamic = looping().replace(
+        ".visible .entry",
+        ".extern .shared .b8 dynamic[];\n.visible .entry",
+    );
+    place.write("loop.ptx", &dynamic);
+    place.ptxas(&real, &args);
+    assert_eq!(
+        place.last()["reason"],
+        "its shared memory is sized at the launch"
+    );
 }

@@ -65,6 +65,7 @@ fn nvcc_compiles_through_a_toolkit_of_links() {
                 .arg(&out)
                 .arg(repository().join(format!("corpus/{name}.cu")))
                 .env("WARPALLOC_SHIM_LOG", &log)
+                .env("XDG_CACHE_HOME", folder.path().join("cache"))
                 .output()
                 .unwrap();
             assert!(
@@ -113,6 +114,7 @@ for name in ['softmax', 'matmul_fp16_capped', 'scans']:
         command.args(["-c", script]).arg(repository().join("bench"));
         command.env("TRITON_CACHE_DIR", folder.path().join(cache));
         command.env("WARPALLOC_SHIM_LOG", &log);
+        command.env("XDG_CACHE_HOME", folder.path().join("cache"));
         if let Some(shim) = shim {
             command.env("TRITON_PTXAS_PATH", &shim);
             command.env("TRITON_PTXAS_BLACKWELL_PATH", &shim);

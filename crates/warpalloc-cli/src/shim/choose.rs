@@ -1,19 +1,21 @@
 //! What becomes of a module that is assembled under a cap.
 //!
-//! A module stays as it is unless ptxas spills in one of its kernels. Then the kernels that spill
-//! are allocated within the same registers, and the result is taken where ptxas assembles it
-//! within the cap without any spill code, ours or its own: code without spills in the same
-//! registers has nothing to lose.
+//! A module stays as it is unless ptxas spills in one of its kernels. For those that spill,
+//! [`warpalloc_choose`] compares allocations within the registers that ptxas took, and the
+//! original is among them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use warpalloc_choose::{Cache, Candidate, Ptxas, Request};
 use warpalloc_ptx::contract::Contraction;
-use warpalloc_ptx::entry_facts;
-use warpalloc_ptx::module::{ModuleOptions, Outcome, allocate_module};
+use warpalloc_ptx::module::{FunctionReport, ModuleOptions};
+use warpalloc_ptx::{LEAST_CAP, entry_facts};
 use warpalloc_sass::object::Cubin;
 
 use super::invocation::Invocation;
-use crate::assembler::Assembler;
+
+/// From this size on, comparing candidates would hold up a build.
+const MOST_BYTES: usize = 1 << 20;
 
 /// An input of ptxas.
 pub struct Module {
@@ -30,16 +32,24 @@ pub enum Choice {
     /// Another text for it.
     Replace {
         text: String,
-        /// What changed, by kernel.
         kernels: Vec<Replaced>,
     },
 }
 
-/// A kernel that was allocated before ptxas.
+/// A kernel that is allocated before ptxas.
 pub struct Replaced {
     pub name: String,
-    pub registers: (u32, u32),
-    pub stack_bytes: (u32, u32),
+    /// By whom.
+    pub by: String,
+    pub why: String,
+}
+
+/// A kernel of a cubin.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub name: String,
+    pub registers: u32,
+    pub stack_bytes: u32,
 }
 
 /// Whether the text limits the registers of a kernel. Reading the words is enough: where they
@@ -50,91 +60,110 @@ pub fn is_capped(module: &Module) -> bool {
         .any(|word| module.text.contains(word))
 }
 
-/// Registers and stack of the kernels in a cubin.
-fn kernels(cubin: &[u8]) -> Option<Vec<(String, u32, u32)>> {
+/// What the kernels in a cubin take.
+pub fn taken(cubin: &[u8]) -> Option<Vec<Taken>> {
     let cubin = Cubin::read(cubin).ok()?;
     let entries = cubin.functions.iter().filter(|f| f.is_entry);
-    entries
-        .map(|f| Some((f.name.to_owned(), f.registers?, f.stack_bytes?)))
-        .collect()
-}
-
-/// Chooses what to assemble of `module`, of which ptxas made the kernels in `cubin`.
-pub fn choose(
-    assembler: &Assembler,
-    module: &Module,
-    invocation: &Invocation,
-    cubin: &[u8],
-) -> Choice {
-    let keep = |why: &str| Choice::Keep(why.to_owned());
-    let Ok(facts) = entry_facts(&module.text) else {
-        return keep("the text is not understood");
-    };
-    let Some(before) = kernels(cubin) else {
-        return keep("the output is not understood");
-    };
-    let of = |name: &str| before.iter().find(|(kernel, ..)| kernel == name);
-    let spilling = facts.entries.iter().filter_map(|entry| {
-        let (name, registers, stack) = of(&entry.name)?;
-        // A frame that holds more than the variables of the text holds spilled values.
-        (u64::from(*stack) > entry.local_bytes).then(|| (name.clone(), *registers, *stack))
-    });
-    let spilling: Vec<_> = spilling.collect();
-    if spilling.is_empty() {
-        return keep("ptxas does not spill");
-    }
-    // With an option for all kernels, ptxas heeds no bound of the text that is higher.
-    let cap = invocation
-        .maxrregcount()
-        .or_else(|| spilling.iter().map(|(_, registers, _)| *registers).max());
-    let options = ModuleOptions {
-        maxnreg: cap,
-        sm: machine(invocation),
-        entries: spilling.iter().map(|(name, ..)| name.clone()).collect(),
-        contraction: match invocation.fuses() {
-            true => Contraction::Ptxas,
-            false => Contraction::Off,
-        },
-        ..ModuleOptions::default()
-    };
-    let Ok(result) = allocate_module(&module.text, &options, None) else {
-        return keep("the module is not understood");
-    };
-    let is_free_of_spills = |function: &warpalloc_ptx::module::FunctionReport| matches!(&function.outcome, Outcome::Allocated(a) if a.frame.local + a.frame.shared == 0);
-    let asked = result
-        .functions
-        .iter()
-        .filter(|f| options.entries.contains(&f.name));
-    if !asked.into_iter().all(is_free_of_spills) {
-        return keep("no allocation within the cap does without spill code");
-    }
-    let name = module.path.display().to_string();
-    let arch = invocation.value("gpu-name").or(facts.arch.as_deref());
-    let arch = arch.unwrap_or("sm_75");
-    let Ok(made) = assembler.assemble(&name, &result.text, arch, &invocation.code_options()) else {
-        return keep("ptxas refuses what was allocated");
-    };
-    let Some(after) = kernels(&made.cubin) else {
-        return keep("the new output is not understood");
-    };
-    let replaced = spilling.iter().filter_map(|(name, registers, stack)| {
-        let (_, new_registers, new_stack) = after.iter().find(|(kernel, ..)| kernel == name)?;
-        let local = facts.entries.iter().find(|entry| entry.name == *name)?;
-        let is_better = new_registers <= registers && u64::from(*new_stack) <= local.local_bytes;
-        is_better.then(|| Replaced {
-            name: name.clone(),
-            registers: (*registers, *new_registers),
-            stack_bytes: (*stack, *new_stack),
+    let taken = entries.map(|f| {
+        Some(Taken {
+            name: f.name.to_owned(),
+            registers: f.registers?,
+            stack_bytes: f.stack_bytes?,
         })
     });
-    let replaced: Vec<_> = replaced.collect();
-    match replaced.len() == spilling.len() {
-        true => Choice::Replace {
-            text: result.text,
-            kernels: replaced,
-        },
-        false => keep("ptxas spills in what was allocated"),
+    taken.collect()
+}
+
+/// Chooses what to assemble of `module`, of which ptxas made the kernels `before`.
+pub fn choose(real: &Path, module: &Module, invocation: &Invocation, before: &[Taken]) -> Choice {
+    match replacement(real, module, invocation, before) {
+        Ok((text, kernels)) => Choice::Replace { text, kernels },
+        Err(why) => Choice::Keep(why),
     }
+}
+
+/// Another text for a module, or why there is none.
+fn replacement(
+    real: &Path,
+    module: &Module,
+    invocation: &Invocation,
+    before: &[Taken],
+) -> Result<(String, Vec<Replaced>), String> {
+    let facts = entry_facts(&module.text).map_err(|_| "the text is not understood")?;
+    let spilling = facts.entries.iter().filter_map(|entry| {
+        let taken = before.iter().find(|taken| taken.name == entry.name)?;
+        // A frame that holds more than the variables of the text holds spilled values.
+        (u64::from(taken.stack_bytes) > entry.local_bytes).then_some(taken)
+    });
+    let spilling: Vec<&Taken> = spilling.collect();
+    if spilling.is_empty() {
+        return Err("ptxas does not spill".to_owned());
+    }
+    if module.text.len() > MOST_BYTES {
+        return Err("the module is too large to compare candidates".to_owned());
+    }
+    // Spill memory beside it could make a launch fail.
+    if has_dynamic_shared(&module.text) {
+        return Err("its shared memory is sized at the launch".to_owned());
+    }
+    let ptxas = Ptxas::at(real).map_err(|error| error.to_string())?;
+    let cache = Cache::of_user();
+    let mut text = module.text.clone();
+    let mut replaced = Vec::new();
+    let mut kept = String::new();
+    for kernel in spilling {
+        let options = ModuleOptions {
+            maxnreg: Some(kernel.registers.max(LEAST_CAP)),
+            sm: machine(invocation),
+            entries: vec![kernel.name.clone()],
+            relocatable: Some(false),
+            contraction: match invocation.fuses() {
+                true => Contraction::Ptxas,
+                false => Contraction::Off,
+            },
+            ..ModuleOptions::default()
+        };
+        let request = Request {
+            source: &text,
+            options: &options,
+            ptxas: Some(&ptxas),
+            exhaustive: false,
+            cache: cache.as_ref(),
+        };
+        let choice = warpalloc_choose::choose(request, None).map_err(|error| error.to_string())?;
+        let Some(own) = choice.kernels.iter().find(|own| own.name == kernel.name) else {
+            continue;
+        };
+        if own.chosen == Candidate::Original {
+            kept = own.reason.clone();
+            continue;
+        }
+        if choice.result.functions.iter().any(may_differ) {
+            kept = "the last bits of its results might differ".to_owned();
+            continue;
+        }
+        replaced.push(Replaced {
+            name: kernel.name.clone(),
+            by: own.chosen.to_string(),
+            why: own.reason.clone(),
+        });
+        text = choice.result.text;
+    }
+    match replaced.is_empty() {
+        true => Err(kept),
+        false => Ok((text, replaced)),
+    }
+}
+
+/// Whether ptxas might round otherwise than in the original.
+fn may_differ(function: &FunctionReport) -> bool {
+    let contraction = function.contraction.as_ref();
+    contraction.is_some_and(|contraction| contraction.obstacle.is_some())
+}
+
+fn has_dynamic_shared(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start);
+    lines.any(|line| line.starts_with(".extern") && line.contains(".shared"))
 }
 
 fn machine(invocation: &Invocation) -> Option<u32> {

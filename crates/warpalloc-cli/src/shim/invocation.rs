@@ -122,7 +122,7 @@ const OPTIONS: [(&str, &str, Takes); 55] = [
 ];
 
 /// Options under which the input is passed on untouched, and why.
-const UNTOUCHED: [(&str, &str); 14] = [
+const UNTOUCHED: [(&str, &str); 15] = [
     ("compile-only", "-c asks for a relocatable object"),
     ("device-debug", "-g asks for code that can be debugged"),
     ("compile-as-tools-patch", "the code is a patch for tools"),
@@ -146,6 +146,7 @@ const UNTOUCHED: [(&str, &str); 14] = [
         "barriers of old machines are asked for",
     ),
     ("preserve-relocs", "relocations are to stay"),
+    ("entry", "one entry is asked for"),
 ];
 
 /// A call of ptxas that was understood.
@@ -203,11 +204,6 @@ impl Invocation {
         found.and_then(|(_, value)| value.as_deref())
     }
 
-    /// The cap on registers.
-    pub fn maxrregcount(&self) -> Option<u32> {
-        self.value("maxrregcount")?.parse().ok()
-    }
-
     /// Whether an option limits the registers of kernels.
     pub fn is_capped(&self) -> bool {
         ["maxrregcount", "maxntid", "minnctapersm"]
@@ -244,26 +240,6 @@ impl Invocation {
             return Some("no machine code is asked for".to_owned());
         }
         None
-    }
-
-    /// The options that decide on the code, for assembling another text in the same way.
-    pub fn code_options(&self) -> Vec<String> {
-        let others = [
-            "gpu-name",
-            "output-file",
-            "verbose",
-            "entry",
-            "warning-as-error",
-        ];
-        let options = self
-            .options
-            .iter()
-            .filter(|(name, _)| !others.contains(name));
-        let word = |(name, value): &(&str, Option<String>)| match value {
-            Some(value) => format!("--{name}={value}"),
-            None => format!("--{name}"),
-        };
-        options.map(word).collect()
     }
 
     /// Whether products and sums may be fused.
@@ -310,7 +286,7 @@ mod tests {
         ] {
             let invocation = parse(line).unwrap();
             assert_eq!(invocation.value("gpu-name"), Some("sm_90"), "{line}");
-            assert_eq!(invocation.maxrregcount(), Some(64), "{line}");
+            assert_eq!(invocation.value("maxrregcount"), Some("64"), "{line}");
             assert_eq!(invocation.value("opt-level"), Some("3"), "{line}");
             assert_eq!(invocation.value("machine"), Some("64"), "{line}");
             assert!(invocation.has("verbose"), "{line}");
@@ -347,22 +323,11 @@ mod tests {
             "-O1 a.ptx",
             "-arch compute_90 a.ptx",
             "-optf options a.ptx",
+            "--entry k a.ptx",
             "--sanitize memcheck a.ptx",
         ] {
             assert!(parse(line).unwrap().untouched().is_some(), "{line}");
         }
-    }
-
-    #[test]
-    fn the_options_that_decide_on_code_are_passed_on() {
-        let line = "-arch sm_90 -v -O3 -lineinfo --regAllocOptLevel=2 -maxrregcount 64 a.ptx -o b";
-        let expected = [
-            "--opt-level=3",
-            "--generate-line-info",
-            "--regAllocOptLevel=2",
-            "--maxrregcount=64",
-        ];
-        assert_eq!(parse(line).unwrap().code_options(), expected);
     }
 
     /// A word behind `-O` is an input, as ptxas has it.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::choose::Choice;
+use super::choose::{Replaced, Taken};
 use super::invocation::Invocation;
 use crate::output;
 use crate::report::SCHEMA;
@@ -97,28 +97,22 @@ impl Record {
         self.end("failed", why);
     }
 
-    pub fn replaced(&mut self) {
+    /// Other code was assembled for these kernels.
+    pub fn replaced(&mut self, kernels: &[Replaced], before: &[Taken], after: &[Taken]) {
         self.0["outcome"] = "replaced".into();
         self.0["reason"] = Value::Null;
-    }
-
-    /// What was chosen for one module.
-    pub fn choice(&mut self, choice: &Choice) {
-        match choice {
-            Choice::Keep(why) => self.kept(why),
-            Choice::Replace { kernels, .. } => {
-                let kernels = kernels.iter().map(|kernel| {
-                    json!({
-                        "name": kernel.name,
-                        "registers": [kernel.registers.0, kernel.registers.1],
-                        "stack_bytes": [kernel.stack_bytes.0, kernel.stack_bytes.1],
-                    })
-                });
-                let mut all: Vec<Value> = self.0["kernels"].as_array().cloned().unwrap_or_default();
-                all.extend(kernels);
-                self.0["kernels"] = all.into();
-            }
-        }
+        let kernels = kernels.iter().map(|kernel| {
+            let of = |table: &[Taken]| table.iter().find(|t| t.name == kernel.name).cloned();
+            let pair = |figure: fn(Taken) -> u32| [of(before).map(figure), of(after).map(figure)];
+            json!({
+                "name": kernel.name,
+                "by": kernel.by,
+                "why": kernel.why,
+                "registers": pair(|taken| taken.registers),
+                "stack_bytes": pair(|taken| taken.stack_bytes),
+            })
+        });
+        self.0["kernels"] = kernels.collect();
     }
 
     /// Appends it to the log. A log that can't be written is no reason not to compile.
@@ -186,9 +180,12 @@ fn row(call: &Value) -> String {
     out.push('\n');
     for kernel in call["kernels"].as_array().into_iter().flatten() {
         let pair = |key: &str| format!("{} -> {}", kernel[key][0], kernel[key][1]);
+        let text = |key: &str| kernel[key].as_str().unwrap_or("-").to_owned();
         out += &format!(
-            "    {}: registers {}, stack {} bytes\n",
-            kernel["name"].as_str().unwrap_or("-"),
+            "    {}: by {}, {}; registers {}, stack {} bytes\n",
+            text("name"),
+            text("by"),
+            text("why"),
             pair("registers"),
             pair("stack_bytes")
         );

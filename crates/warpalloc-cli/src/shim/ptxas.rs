@@ -11,12 +11,13 @@ use std::process::{ExitCode, Output, Stdio};
 use std::time::Instant;
 
 use clap::Args;
+use warpalloc_ptx::LEAST_CAP;
 
-use super::choose::{self, Choice, Module};
+use super::choose::{self, Choice, Module, Replaced, Taken};
 use super::invocation::Invocation;
 use super::log::Record;
 use super::real;
-use crate::assembler::{Assembler, PTXAS};
+use crate::assembler::PTXAS;
 use crate::files;
 
 /// Set to `off`, the input is passed on as it is.
@@ -219,27 +220,27 @@ fn replace(
     record: &mut Record,
 ) -> Option<Output> {
     let output = invocation.output();
-    let assembler = Assembler::at(real);
-    let cubin = match std::fs::read(&output) {
-        Ok(cubin) => cubin,
-        Err(_) => {
-            record.kept("there is no output to look at");
-            return None;
-        }
+    let before = std::fs::read(&output).ok();
+    let Some(before) = before.and_then(|cubin| choose::taken(&cubin)) else {
+        record.kept("the output is not understood");
+        return None;
     };
     let folder = tempfile::tempdir().ok()?;
     let mut new_args = args.to_vec();
     let mut names = Vec::new();
-    let mut is_replaced = false;
+    let mut replaced = Vec::new();
     for (number, module) in modules.iter().enumerate() {
-        let choice = choose::choose(&assembler, module, invocation, &cubin);
-        record.choice(&choice);
-        let text = match choice {
-            Choice::Keep(_) if !files::is_dash(&module.path) => continue,
-            // Standard input was read already.
-            Choice::Keep(_) => module.text.clone(),
-            Choice::Replace { text, .. } => {
-                is_replaced = true;
+        let text = match choose::choose(real, module, invocation, &before) {
+            Choice::Keep(why) => {
+                record.kept(&why);
+                if !files::is_dash(&module.path) {
+                    continue;
+                }
+                // Standard input was read already.
+                module.text.clone()
+            }
+            Choice::Replace { text, kernels } => {
+                replaced.extend(kernels);
                 text
             }
         };
@@ -255,7 +256,7 @@ fn replace(
         *new_args.get_mut(module.position)? = path.clone().into_os_string();
         names.push((path, module.path.clone()));
     }
-    if !is_replaced {
+    if replaced.is_empty() {
         return None;
     }
     let new_output = folder.path().join("out.cubin");
@@ -267,13 +268,29 @@ fn replace(
         return None;
     };
     let made = std::fs::read(&new_output).ok()?;
+    let after = choose::taken(&made).unwrap_or_default();
+    let registers = |table: &[Taken], name: &str| {
+        let taken = table.iter().find(|taken| taken.name == name);
+        taken.map(|taken| taken.registers)
+    };
+    let is_within = |kernel: &Replaced| {
+        let (was, is) = (
+            registers(&before, &kernel.name),
+            registers(&after, &kernel.name),
+        );
+        is.is_some() && is <= was.max(Some(LEAST_CAP))
+    };
+    if !replaced.iter().all(is_within) {
+        record.kept("the replacement takes more registers");
+        return None;
+    }
     if files::write(&output, &made).is_err() {
         record.kept("the output could not be written anew");
         return None;
     }
     run.stdout = renamed(&run.stdout, &names);
     run.stderr = renamed(&run.stderr, &names);
-    record.replaced();
+    record.replaced(&replaced, &before, &after);
     Some(run)
 }
 

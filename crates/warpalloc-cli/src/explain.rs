@@ -15,7 +15,7 @@ use warpalloc_ptx::{
 
 use crate::assembler::Assembler;
 use crate::files::Input;
-use crate::kernels::PtxasArgs;
+use crate::kernels::{PtxasArgs, named_entry};
 use crate::output::{self, counted};
 use crate::report::SCHEMA;
 use crate::{UsageError, alloc};
@@ -69,7 +69,16 @@ pub struct ExplainArgs {
 /// Explains a kernel.
 pub fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let input = Input::read(&args.input)?;
-    let name = chosen(&args, &input)?;
+    let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
+    let name = match (
+        named_entry(&facts, &input.name, args.kernel.as_deref()),
+        &args.kernel,
+    ) {
+        (Ok(entry), _) => entry.name.clone(),
+        // Device functions are found by the name in the text.
+        (Err(_), Some(name)) => name.clone(),
+        (Err(error), None) => return Err(error.into()),
+    };
     let options = ModuleOptions {
         maxnreg: args.maxnreg,
         sm: args.sm.map(|sm| sm.number()),
@@ -104,32 +113,6 @@ pub fn run(args: ExplainArgs) -> anyhow::Result<()> {
 enum Shown<'v> {
     Live(Vec<&'v LiveValue>),
     Value(Vec<&'v LiveValue>),
-}
-
-/// The function to explain: the one that is named, or the only one.
-fn chosen(args: &ExplainArgs, input: &Input) -> anyhow::Result<String> {
-    let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
-    let names: Vec<&str> = facts.entries.iter().map(|e| e.name.as_str()).collect();
-    let demangled = |name: &str| warpalloc_sass::object::demangle(name);
-    match (&args.kernel, &names[..]) {
-        (None, [only]) => Ok((*only).to_owned()),
-        (Some(wanted), names) => {
-            let is_wanted = |name: &&&str| {
-                *name == wanted
-                    || demangled(name)
-                        .is_some_and(|d| d == *wanted || d.split('(').next() == Some(wanted))
-            };
-            let found = names.iter().find(is_wanted);
-            // Device functions are found by the name in the text.
-            Ok(found.map_or(wanted.clone(), |name| (*name).to_owned()))
-        }
-        (None, names) => Err(UsageError(format!(
-            "--kernel names one of the kernels that {} has: {}",
-            input.name,
-            names.join(", ")
-        ))
-        .into()),
-    }
 }
 
 fn of_register<'v>(

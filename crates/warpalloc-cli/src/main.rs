@@ -21,6 +21,7 @@ mod report;
 mod shim;
 mod stats;
 mod stats_cubin;
+mod tune;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -68,6 +69,8 @@ enum Command {
     Lower(lower::LowerArgs),
     /// List the options that `alloc --option` sets
     Options,
+    /// Try a kernel within every step of occupancy, and recommend a cap on its registers
+    Tune(Box<tune::TuneArgs>),
     /// Write what a shell needs to complete the command line
     Completions(manual::CompletionsArgs),
     /// Write manual pages
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Shim(args) => shim::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Lower(args) => lower::run(args),
+        Command::Tune(args) => tune::run(*args),
         Command::Options => manual::options(),
         Command::Completions(args) => manual::completions(args, Cli::command()),
         Command::Man(args) => manual::man(args, Cli::command()),

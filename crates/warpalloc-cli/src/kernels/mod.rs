@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use rayon::prelude::*;
-use warpalloc_ptx::SourceLine;
-use warpalloc_sass::object::ObjectError;
+use warpalloc_ptx::{EntryFacts, ModuleFacts, SourceLine};
+use warpalloc_sass::object::{ObjectError, demangle};
 
+use crate::UsageError;
 use crate::assembler::{self, Assembler};
 use crate::stats_cubin::{CodeArgs, Source};
 
@@ -112,6 +113,33 @@ pub struct Details {
     pub instructions: usize,
     /// The most general registers that are live at once, and where.
     pub peak: Option<(usize, String)>,
+}
+
+/// The entry of a text that is named, mangled or not, with its parameters or without; or the only
+/// one.
+pub fn named_entry<'f>(
+    facts: &'f ModuleFacts,
+    file: &str,
+    name: Option<&str>,
+) -> Result<&'f EntryFacts, UsageError> {
+    let is_named = |entry: &&EntryFacts| {
+        let demangled = demangle(&entry.name);
+        let short = demangled.as_deref().and_then(|d| d.split('(').next());
+        let names = [Some(entry.name.as_str()), demangled.as_deref(), short];
+        names.contains(&name)
+    };
+    let found = match (name, &facts.entries[..]) {
+        (None, [only]) => Some(only),
+        (None, _) => None,
+        (Some(_), entries) => entries.iter().find(is_named),
+    };
+    found.ok_or_else(|| {
+        let names: Vec<&str> = facts.entries.iter().map(|e| e.name.as_str()).collect();
+        UsageError(format!(
+            "--kernel names one of the kernels that {file} has: {}",
+            names.join(", ")
+        ))
+    })
 }
 
 /// The files in a folder that may hold kernels.

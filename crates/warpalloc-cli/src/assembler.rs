@@ -39,7 +39,7 @@ impl Assembler {
         }
     }
 
-    /// Looks in `WARPALLOC_PTXAS`, on the path, and in the toolkits that `CUDA_HOME` and
+    /// Looks on the path, and in the toolkits that `CUDA_HOME` and
     /// `CUDA_PATH` name; never finds this program itself under another name.
     pub fn find() -> Option<Assembler> {
         let path = usual_places().find(|path| is_program(path))?;
@@ -101,7 +101,6 @@ impl Assembler {
 
 /// Where a ptxas is looked for that nobody named.
 pub fn usual_places() -> impl Iterator<Item = PathBuf> {
-    let named = env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();
     let homes = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
@@ -110,9 +109,7 @@ pub fn usual_places() -> impl Iterator<Item = PathBuf> {
     let folders = folders
         .into_iter()
         .chain(homes.map(|home| home.join("bin")));
-    named
-        .into_iter()
-        .chain(folders.map(|folder| folder.join(PTXAS)))
+    folders.map(|folder| folder.join(PTXAS))
 }
 
 /// Whether a path leads to a program other than this one.

@@ -519,6 +519,12 @@ fn a_kernel_that_spills_in_a_loop_is_replaced() {
         "{}",
         text(&shown.stdout)
     );
+    // Options of a file count, and the output they name is written.
+    place.write("options", "-arch=sm_90 loop.ptx -o out");
+    fs::remove_file(place.path("out")).unwrap();
+    place.ptxas(&real, &["-optf", "options"]);
+    assert_eq!(place.last()["outcome"], "replaced");
+    assert!(fs::read(place.path("out")).unwrap() == ours);
     // What is sized at the launch leaves no room to count on.
     let dynamic = looping().replace(
         ".visible .entry",

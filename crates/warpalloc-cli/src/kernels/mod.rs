@@ -27,7 +27,7 @@ const ENDINGS: [&str; 6] = ["ptx", "cubin", "fatbin", "so", "o", "a"];
 /// How the figures of PTX are found.
 #[derive(Args, Debug)]
 pub struct PtxasArgs {
-    /// The ptxas that assembles PTX; without it, the one of WARPALLOC_PTXAS, PATH or CUDA_HOME
+    /// The ptxas that assembles PTX [default: the one on the path or in CUDA_HOME]
     #[arg(long, value_name = "FILE")]
     ptxas: Option<PathBuf>,
     /// Take warpalloc's own figures of PTX, even where there is a ptxas

@@ -4,6 +4,7 @@
 //! a space, and `-O` never with one. Options that take no value refuse `=`. What is not in the
 //! table is not understood, and then nothing is done to the input.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What an option takes.
@@ -19,7 +20,7 @@ use Takes::{Joined, Nothing, Value};
 
 /// The options of ptxas 13: long name, short name, what they take. `--help` leaves out
 /// `regAllocOptLevel`, which Triton sets.
-const OPTIONS: [(&str, &str, Takes); 55] = [
+const OPTIONS: [(&str, &str, Takes); 54] = [
     ("Ofast-compile", "Ofc", Value),
     (
         "allow-expensive-optimizations",
@@ -77,7 +78,6 @@ const OPTIONS: [(&str, &str, Takes); 55] = [
     ("minnctapersm", "minnctapersm", Value),
     ("opt-level", "O", Joined),
     ("optimize-float-atomics", "opt-fp-atomics", Nothing),
-    ("options-file", "optf", Value),
     ("output-file", "o", Value),
     (
         "override-directive-values",
@@ -160,6 +160,37 @@ pub struct Invocation {
     options: Vec<(&'static str, Option<String>)>,
 }
 
+/// The arguments with those of `-optf FILE` in its place, as ptxas reads them; `Err` says what was not
+/// understood. How quotes are read in such a file is not known, so that there may be none.
+pub fn expanded(args: &[OsString]) -> Result<Vec<String>, String> {
+    let words = args.iter().map(|word| word.to_str().map(str::to_owned));
+    let words: Option<Vec<String>> = words.collect();
+    let mut words = words.ok_or("an argument that is not UTF-8")?.into_iter();
+    let mut expanded = Vec::new();
+    while let Some(word) = words.next() {
+        let (name, joined) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        if !["-optf", "--options-file"].contains(&name) {
+            expanded.push(word);
+            continue;
+        }
+        let file = joined
+            .or_else(|| words.next())
+            .ok_or("an option without a file")?;
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        if text.contains(['"', '\'', '\\', '#'])
+            || text.contains("-optf")
+            || text.contains("--options-file")
+        {
+            return Err(format!("what is in {file}"));
+        }
+        expanded.extend(text.split_whitespace().map(str::to_owned));
+    }
+    Ok(expanded)
+}
+
 impl Invocation {
     /// Reads arguments; `Err` says what was not understood.
     pub fn parse(args: &[String]) -> Result<Invocation, String> {
@@ -227,9 +258,6 @@ impl Invocation {
         }
         if let Some((_, why)) = UNTOUCHED.iter().find(|(name, _)| self.has(name)) {
             return Some((*why).to_owned());
-        }
-        if self.has("options-file") {
-            return Some("options are in a file".to_owned());
         }
         match self.value("opt-level") {
             None | Some("2" | "3" | "4") => {}
@@ -322,12 +350,35 @@ mod tests {
             "-O0 a.ptx",
             "-O1 a.ptx",
             "-arch compute_90 a.ptx",
-            "-optf options a.ptx",
             "--entry k a.ptx",
             "--sanitize memcheck a.ptx",
         ] {
             assert!(parse(line).unwrap().untouched().is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn options_of_a_file_stand_in_its_place() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let name = file.path().to_str().unwrap();
+        let read = |text: &str, args: &[&str]| {
+            std::fs::write(file.path(), text).unwrap();
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            expanded(&args)
+        };
+        let words = ["-v", "-arch", "sm_90", "-O3", "a.ptx"].map(str::to_owned);
+        let text = "-arch sm_90\n  -O3\n";
+        assert_eq!(
+            read(text, &["-v", "-optf", name, "a.ptx"]),
+            Ok(words.to_vec())
+        );
+        let joined = format!("--options-file={name}");
+        assert_eq!(read(text, &["-v", &joined, "a.ptx"]), Ok(words.to_vec()));
+        for text in ["-o 'a b'", "-o \"a b\"", "-o a\\ b", "-optf other"] {
+            assert!(read(text, &["-optf", name]).is_err(), "{text}");
+        }
+        assert!(read("", &["-optf", "no such file"]).is_err());
+        assert!(read("", &["-optf"]).is_err());
     }
 
     /// A word behind `-O` is an input, as ptxas has it.

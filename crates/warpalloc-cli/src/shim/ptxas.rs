@@ -14,7 +14,7 @@ use clap::Args;
 use warpalloc_ptx::LEAST_CAP;
 
 use super::choose::{self, Choice, Module, Replaced, Taken};
-use super::invocation::Invocation;
+use super::invocation::{Invocation, expanded};
 use super::log::Record;
 use super::real;
 use crate::assembler::PTXAS;
@@ -75,9 +75,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
     let started = Instant::now();
     let mut record = Record::new(args, &real);
-    let run = match understood(args) {
-        Ok(invocation) if invocation.has("version") => return version(&real, args),
-        Ok(invocation) => compile(&real, args, &invocation, &mut record),
+    let words = expanded(args);
+    let understood = words.and_then(|words| Ok((Invocation::parse(&words)?, words)));
+    let run = match understood {
+        Ok((invocation, _)) if invocation.has("version") => return version(&real, args),
+        Ok((invocation, words)) => compile(&real, args, &words, &invocation, &mut record),
         Err(why) => {
             record.passed(&format!("not understood: {why}"));
             None
@@ -88,14 +90,6 @@ pub fn main(args: &[OsString]) -> ExitCode {
         Some(run) => repeat(&run),
         None => real::become_it(&real, args),
     }
-}
-
-fn understood(args: &[OsString]) -> Result<Invocation, String> {
-    let words: Option<Vec<String>> = args
-        .iter()
-        .map(|word| word.to_str().map(str::to_owned))
-        .collect();
-    Invocation::parse(&words.ok_or("an argument that is not UTF-8")?)
 }
 
 /// The real text, and a line of ours: what keeps results by it makes them anew.
@@ -126,6 +120,7 @@ fn repeat(run: &Output) -> ExitCode {
 fn compile(
     real: &Path,
     args: &[OsString],
+    words: &[String],
     invocation: &Invocation,
     record: &mut Record,
 ) -> Option<Output> {
@@ -155,7 +150,8 @@ fn compile(
         record.passed("no cap on registers");
         return Some(original);
     }
-    let replaced = replace(real, args, invocation, &modules, record);
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let replaced = replace(real, &words, invocation, &modules, record);
     Some(replaced.unwrap_or(original))
 }
 

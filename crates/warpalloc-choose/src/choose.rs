@@ -26,6 +26,8 @@ pub struct Request<'a> {
     pub options: &'a ModuleOptions,
     /// The assembler; without it nothing can be compared, and every kernel stays as it is.
     pub ptxas: Option<&'a Ptxas>,
+    /// Blocks of a launch, where that is known.
+    pub grid: Option<u32>,
     /// Whether every candidate is built and judged, also where ptxas does not spill.
     pub exhaustive: bool,
     /// Where choices are kept.
@@ -37,8 +39,8 @@ pub struct Request<'a> {
 pub struct Judged {
     /// Which.
     pub candidate: Candidate,
-    /// Its cycles over the original's where one warp runs alone and where the machine is full,
-    /// or why it is out of the question.
+    /// Its cycles over the original's where one warp runs alone and where the machine is full
+    /// (twice the same where the launch is known), or why it is out of the question.
     pub ratios: Result<[f64; 2], String>,
     /// The module with this kernel allocated so; empty where it was not built.
     pub text: String,
@@ -153,7 +155,10 @@ fn wanted_functions(module: &Module, options: &ModuleOptions) -> Result<Vec<Want
 
 /// What ptxas is to assemble for: the caller's machine, or the module's.
 fn architecture(module: &Module, options: &ModuleOptions) -> String {
-    let declared = module.target.iter().find(|target| target.starts_with("sm_"));
+    let declared = module
+        .target
+        .iter()
+        .find(|target| target.starts_with("sm_"));
     match (options.sm, declared) {
         (Some(sm), Some(declared)) if !declared.starts_with(&format!("sm_{sm}")) => {
             format!("sm_{sm}")
@@ -245,10 +250,14 @@ impl Contest<'_> {
     fn judged(
         &self,
         ptxas: &Ptxas,
-        candidate: Candidate,
+        mut candidate: Candidate,
         original: &Estimate,
     ) -> Result<Judged, ChooseError> {
-        let built = self.build(ptxas, candidate)?;
+        let mut built = self.build(ptxas, candidate)?;
+        while let (Err(_), Some(roomier)) = (&built, candidate.roomier()) {
+            candidate = roomier;
+            built = self.build(ptxas, candidate)?;
+        }
         let (text, ratios) = match built {
             Ok((text, estimate)) => (text, Ok(estimate.over(original))),
             Err(reason) => (String::new(), Err(reason)),
@@ -284,7 +293,8 @@ impl Contest<'_> {
         };
         let setting = Setting {
             block_threads: self.request.options.block,
-            dynamic_shared: 0,
+            blocks: self.request.grid,
+            ..Setting::default()
         };
         let estimate = judge(&Machine::H200, &cubin, self.kernel, setting);
         Ok(match estimate {
@@ -339,7 +349,10 @@ fn joined(
         }
         let mut result = allocate_module(&text, &options, None)?;
         text = std::mem::take(&mut result.text);
-        let mut own = result.functions.iter_mut().find(|f| f.name == function.name);
+        let mut own = result
+            .functions
+            .iter_mut()
+            .find(|f| f.name == function.name);
         if let (Some(report), Some(choice)) = (&mut own, choice)
             && let Outcome::Kept(reason) = &mut report.outcome
         {

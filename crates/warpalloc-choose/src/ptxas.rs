@@ -86,7 +86,10 @@ impl Ptxas {
     /// The cubin it makes of a module.
     pub fn assemble(&self, assembly: Assembly) -> Result<Vec<u8>, PtxasError> {
         let folder = tempfile::tempdir()?;
-        let (ptx, cubin) = (folder.path().join("in.ptx"), folder.path().join("out.cubin"));
+        let (ptx, cubin) = (
+            folder.path().join("in.ptx"),
+            folder.path().join("out.cubin"),
+        );
         std::fs::write(&ptx, assembly.text)?;
         let mut command = Command::new(&self.program);
         command.args(["-arch", assembly.arch]);

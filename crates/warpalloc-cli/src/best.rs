@@ -14,12 +14,13 @@ use crate::files::Input;
 /// What choosing needs.
 pub struct Chooser {
     ptxas: Option<Ptxas>,
+    grid: Option<u32>,
     cache: Option<Cache>,
 }
 
 impl Chooser {
     /// With the ptxas that was named, or one that can be found.
-    pub fn new(ptxas: Option<&Path>, no_cache: bool) -> anyhow::Result<Chooser> {
+    pub fn new(ptxas: Option<&Path>, grid: Option<u32>, no_cache: bool) -> anyhow::Result<Chooser> {
         let ptxas = match ptxas {
             Some(path) => {
                 let found = Ptxas::at(path);
@@ -29,6 +30,7 @@ impl Chooser {
         };
         Ok(Chooser {
             ptxas,
+            grid,
             cache: Cache::of_user().filter(|_| !no_cache),
         })
     }
@@ -48,6 +50,7 @@ impl Chooser {
             source: &input.text,
             options,
             ptxas: self.ptxas.as_ref(),
+            grid: self.grid,
             exhaustive: false,
             cache: self.cache.as_ref(),
         };
@@ -73,7 +76,11 @@ pub fn told(choice: &KernelChoice) -> String {
 pub fn table(choice: &KernelChoice) -> String {
     let mut out = format!("{:<26} {:>6} {:>6}", "candidate", "alone", "full");
     for judged in &choice.candidates {
-        let mark = if judged.candidate == choice.chosen { " *" } else { "" };
+        let mark = if judged.candidate == choice.chosen {
+            " *"
+        } else {
+            ""
+        };
         let name = judged.candidate.to_string();
         let _ = match &judged.ratios {
             Ok([alone, full]) => write!(out, "\n{name:<26} {alone:>6.2} {full:>6.2}{mark}"),

@@ -106,7 +106,10 @@ impl Warp<'_> {
             *pending = pending.max(begin + cycles);
         };
         if inst.latency() == Latency::Variable {
-            hold(control.write_scoreboard, result_latency(self.machine, inst, self.misses));
+            hold(
+                control.write_scoreboard,
+                result_latency(self.machine, inst, self.misses),
+            );
         }
         hold(control.read_scoreboard, self.machine.source_read);
         self.now += f64::from(control.stall.max(1));

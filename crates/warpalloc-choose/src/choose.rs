@@ -12,9 +12,11 @@ use crate::candidate::Candidate;
 use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
 
-/// The estimate of a candidate over the original's above which the original stays: a smaller gain
-/// is within the error of the estimate.
-const WORTH_IT: f64 = 0.85;
+/// The estimate of a candidate over the original's above which the original stays, where the launch
+/// is known: a smaller gain is within the error of the estimate.
+const WORTH_IT: f64 = 0.9;
+/// The same where it is not known.
+const WORTH_IT_ANYWHERE: f64 = 0.8;
 
 /// What to choose for.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +55,9 @@ impl Judged {
         Some((alone * full).sqrt())
     }
 
-    fn is_better(&self) -> bool {
+    fn is_better(&self, worth_it: f64) -> bool {
         let never_worse = |ratios: &[f64; 2]| ratios.iter().all(|&ratio| ratio <= 1.0);
-        self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < WORTH_IT)
+        self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < worth_it)
     }
 }
 
@@ -233,7 +235,12 @@ impl Contest<'_> {
             .map(|&candidate| self.judged(ptxas, candidate, &estimate))
             .collect();
         candidates.extend(judged?);
-        let best = candidates.iter().filter(|judged| judged.is_better());
+        let worth_it = match self.request.grid {
+            Some(_) => WORTH_IT,
+            None => WORTH_IT_ANYWHERE,
+        };
+        let better = |judged: &&Judged| judged.is_better(worth_it);
+        let best = candidates.iter().filter(better);
         let best = best.min_by(|a, b| f64::total_cmp(&score(a), &score(b)));
         let Some(best) = best else {
             let reason = "left as it is: no candidate is expected to be faster in every launch";

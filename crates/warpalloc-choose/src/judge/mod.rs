@@ -99,12 +99,13 @@ fn stores_to_local(inst: &Inst) -> bool {
     memory.is_some_and(|m| m.space == Space::Local && m.effect == Effect::Store)
 }
 
-/// Cycles per warp where each scheduler holds `warps` of them.
+/// Cycles per warp and scheduler where a multiprocessor holds `warps` of them.
 fn per_warp(machine: &Machine, cost: &Cost, warps: f64) -> f64 {
+    let schedulers = machine.schedulers.min(warps);
     let bounds = [
-        cost.latency / warps,
+        cost.latency * schedulers / warps,
         cost.issue,
-        cost.memory * machine.schedulers,
+        cost.memory * schedulers,
     ];
     // Bounds that are near to each other add up in part: no overlap is perfect.
     let sum: f64 = bounds.iter().map(|b| b.powf(machine.overlap)).sum();

@@ -27,8 +27,17 @@ pub(crate) fn declared_threads(function: &ast::Function) -> Option<Threads> {
 }
 
 /// Whether a variable takes shared memory of every block.
-pub(crate) fn is_static_shared(var: &ast::VarDecl) -> bool {
+fn is_static_shared(var: &ast::VarDecl) -> bool {
     var.space.starts_with("shared") && var.linkage != Linkage::Extern
+}
+
+/// Bytes of shared memory declared at module level.
+pub(crate) fn module_shared(module: &Module) -> u64 {
+    let vars = module.items.iter().filter_map(|item| match item {
+        ast::Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
+        _ => None,
+    });
+    vars.fold(0, u64::saturating_add)
 }
 
 /// Bytes of shared memory that the body declares.

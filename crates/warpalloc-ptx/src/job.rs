@@ -1,15 +1,15 @@
 //! One module at work: each function lowered, allocated and applied, and their edits joined.
 
 use crate::apply::{self, NotExpressible, Surroundings, Threads};
-use crate::ast::{self, Body, Item, Module};
+use crate::ast::{self, Body, Module};
 use crate::bound::bounded;
 use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
 use crate::contract::ContractedFunction;
 use crate::debug::debug_registers;
 use crate::diag::Lines;
 use crate::entry::{
-    block_threads, declared_threads, has_instruction, is_relocatable, is_static_shared,
-    static_shared, write_block, write_cap, write_local_cap, write_shared_spills,
+    block_threads, declared_threads, has_instruction, is_relocatable, module_shared, static_shared,
+    write_block, write_cap, write_local_cap, write_shared_spills,
 };
 use crate::fit::{Fit, fit};
 use crate::least::{LEAST_CAP, least_registers};
@@ -66,10 +66,6 @@ impl<'m, 'a> Job<'m, 'a> {
                 return Err(PtxError::NoSuchFunction(name.clone()));
             }
         }
-        let vars = module.items.iter().filter_map(|item| match item {
-            Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
-            _ => None,
-        });
         Ok(Job {
             module,
             names: ModuleNames::of(module),
@@ -78,7 +74,7 @@ impl<'m, 'a> Job<'m, 'a> {
             preset: options.preset.as_deref().unwrap_or("hardware"),
             sm,
             relaxed: declared.is_some_and(|sm| sm >= 70) && module.version >= (6, 0),
-            shared_bytes: vars.fold(0, u64::saturating_add),
+            shared_bytes: module_shared(module),
             callees_share_registers: functions_with_bodies(module)
                 .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
             debug: debug_registers(module),

@@ -70,6 +70,7 @@ impl Cache {
         part(&format!("{:?}", request.options));
         part(request.ptxas.map_or("", |ptxas| ptxas.version()));
         part(&format!("{:?} {:?}", Machine::H200, Candidate::all()));
+        part(&format!("{:?}", request.grid));
         part(if request.exhaustive { "exhaustive" } else { "" });
         self.folder.join(format!("{:x}.json", hash.finalize()))
     }
@@ -109,6 +110,5 @@ fn read_choice(kept: &Value) -> Option<KernelChoice> {
 }
 
 fn named(kept: &Value) -> Option<Candidate> {
-    let name = kept.as_str()?;
-    Candidate::all().into_iter().find(|c| c.to_string() == name)
+    Candidate::named(kept.as_str()?)
 }

@@ -5,6 +5,9 @@ use std::fmt;
 use warpalloc::Strategy;
 use warpalloc_ptx::module::{ModuleOptions, SpillSpace, Treatment};
 
+/// Registers above the cap beyond which an allocation says little of what ptxas will do.
+const MOST_ROOM: i32 = -96;
+
 /// One way to allocate a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,6 +38,29 @@ impl Candidate {
         }
         all.push(allocated(Strategy::Briggs, 4));
         all
+    }
+
+    /// The same with more registers, so that less spills and ptxas spills the rest: for an
+    /// allocation above the cap whose frame shared memory does not hold.
+    pub(crate) fn roomier(self) -> Option<Candidate> {
+        match self {
+            Candidate::Allocated { strategy, margin } if (MOST_ROOM + 1..0).contains(&margin) => {
+                Some(Candidate::Allocated {
+                    strategy,
+                    margin: (margin * 2).max(MOST_ROOM),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The candidate that displays as `name`.
+    pub(crate) fn named(name: &str) -> Option<Candidate> {
+        let with_room = |candidate: Candidate| {
+            std::iter::successors(Some(candidate), |candidate| candidate.roomier())
+        };
+        let mut all = Candidate::all().into_iter().flat_map(with_room);
+        all.find(|candidate| candidate.to_string() == name)
     }
 
     /// The options that make this candidate of a kernel.

@@ -12,9 +12,11 @@ use crate::candidate::Candidate;
 use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
 
-/// The estimate of a candidate over the original's above which the original stays: a smaller gain
-/// is within the error of the estimate.
-const WORTH_IT: f64 = 0.85;
+/// The estimate of a candidate over the original's above which the original stays, where the launch
+/// is known: a smaller gain is within the error of the estimate.
+const WORTH_IT: f64 = 0.9;
+/// The same where it is not known.
+const WORTH_IT_ANYWHERE: f64 = 0.8;
 
 /// What to choose for.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,8 @@ pub struct Request<'a> {
     pub options: &'a ModuleOptions,
     /// The assembler; without it nothing can be compared, and every kernel stays as it is.
     pub ptxas: Option<&'a Ptxas>,
+    /// Blocks of a launch, where that is known.
+    pub grid: Option<u32>,
     /// Whether every candidate is built and judged, also where ptxas does not spill.
     pub exhaustive: bool,
     /// Where choices are kept.
@@ -37,8 +41,8 @@ pub struct Request<'a> {
 pub struct Judged {
     /// Which.
     pub candidate: Candidate,
-    /// Its cycles over the original's where one warp runs alone and where the machine is full,
-    /// or why it is out of the question.
+    /// Its cycles over the original's where one warp runs alone and where the machine is full
+    /// (twice the same where the launch is known), or why it is out of the question.
     pub ratios: Result<[f64; 2], String>,
     /// The module with this kernel allocated so; empty where it was not built.
     pub text: String,
@@ -51,9 +55,9 @@ impl Judged {
         Some((alone * full).sqrt())
     }
 
-    fn is_better(&self) -> bool {
+    fn is_better(&self, worth_it: f64) -> bool {
         let never_worse = |ratios: &[f64; 2]| ratios.iter().all(|&ratio| ratio <= 1.0);
-        self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < WORTH_IT)
+        self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < worth_it)
     }
 }
 
@@ -231,7 +235,12 @@ impl Contest<'_> {
             .map(|&candidate| self.judged(ptxas, candidate, &estimate))
             .collect();
         candidates.extend(judged?);
-        let best = candidates.iter().filter(|judged| judged.is_better());
+        let worth_it = match self.request.grid {
+            Some(_) => WORTH_IT,
+            None => WORTH_IT_ANYWHERE,
+        };
+        let better = |judged: &&Judged| judged.is_better(worth_it);
+        let best = candidates.iter().filter(better);
         let best = best.min_by(|a, b| f64::total_cmp(&score(a), &score(b)));
         let Some(best) = best else {
             let reason = "left as it is: no candidate is expected to be faster in every launch";
@@ -248,10 +257,14 @@ impl Contest<'_> {
     fn judged(
         &self,
         ptxas: &Ptxas,
-        candidate: Candidate,
+        mut candidate: Candidate,
         original: &Estimate,
     ) -> Result<Judged, ChooseError> {
-        let built = self.build(ptxas, candidate)?;
+        let mut built = self.build(ptxas, candidate)?;
+        while let (Err(_), Some(roomier)) = (&built, candidate.roomier()) {
+            candidate = roomier;
+            built = self.build(ptxas, candidate)?;
+        }
         let (text, ratios) = match built {
             Ok((text, estimate)) => (text, Ok(estimate.over(original))),
             Err(reason) => (String::new(), Err(reason)),
@@ -287,7 +300,8 @@ impl Contest<'_> {
         };
         let setting = Setting {
             block_threads: self.request.options.block,
-            dynamic_shared: 0,
+            blocks: self.request.grid,
+            ..Setting::default()
         };
         let estimate = judge(&Machine::H200, &cubin, self.kernel, setting);
         Ok(match estimate {

@@ -50,13 +50,26 @@ pub struct AllocArgs {
     relocatable: Option<bool>,
     /// The allocator: best, briggs, fatpoint, scan or naive. `best` tries several ways, has
     /// ptxas assemble each, and keeps what is expected to be fastest, the kernel as it is
-    /// included [default: best; briggs where --spill-space, --preset or a flag of an
-    /// allocator is given]
+    /// included [default: best; briggs where --spill-space, --margin, --preset or a flag of
+    /// an allocator is given]
     #[arg(long, value_name = "NAME", value_parser = regalloc)]
     regalloc: Option<Regalloc>,
     /// The ptxas that `best` compares with [default: the one on the path or in CUDA_HOME]
     #[arg(long, value_name = "FILE")]
     ptxas: Option<PathBuf>,
+    /// Blocks of a launch, for `best`; where nobody says, a choice must pay for a single block
+    /// per multiprocessor and for a full machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    grid: Option<u32>,
+    /// Registers below --maxnreg to allocate for, since ptxas needs some of its own; below
+    /// zero, ptxas spills what does not fit the cap
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    margin: i32,
     /// Choose anew, and keep no choice for the next call
     #[arg(long)]
     no_cache: bool,
@@ -164,7 +177,11 @@ fn preset(name: &str) -> Result<String, String> {
 pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     let options = options(&args)?;
     let chooser = match is_best(&args, &options) {
-        true => Some(Chooser::new(args.ptxas.as_deref(), args.no_cache)?),
+        true => Some(Chooser::new(
+            args.ptxas.as_deref(),
+            args.grid,
+            args.no_cache,
+        )?),
         false => None,
     };
     warn_of_idle_knobs(&args, &options);
@@ -244,6 +261,7 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
             Contract::Off => Contraction::Off,
             Contract::Keep => Contraction::Keep,
         },
+        margin: args.margin,
         ..ModuleOptions::default()
     })
 }
@@ -254,7 +272,8 @@ fn is_best(args: &AllocArgs, options: &ModuleOptions) -> bool {
         Some(Regalloc::Best) => true,
         Some(Regalloc::One(_)) => false,
         None => {
-            let is_steered = args.spill_space.is_some() || args.preset.is_some();
+            let is_steered =
+                args.spill_space.is_some() || args.preset.is_some() || args.margin != 0;
             !is_steered && options.options == Options::default()
         }
     }

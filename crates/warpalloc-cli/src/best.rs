@@ -15,12 +15,13 @@ use crate::files::Input;
 /// What choosing needs.
 pub struct Chooser {
     ptxas: Option<Ptxas>,
+    grid: Option<u32>,
     cache: Option<Cache>,
 }
 
 impl Chooser {
     /// With the ptxas that was named, or one that can be found.
-    pub fn new(ptxas: Option<&Path>, no_cache: bool) -> anyhow::Result<Chooser> {
+    pub fn new(ptxas: Option<&Path>, grid: Option<u32>, no_cache: bool) -> anyhow::Result<Chooser> {
         let ptxas = match ptxas {
             Some(path) => {
                 let found = Ptxas::at(path);
@@ -30,6 +31,7 @@ impl Chooser {
         };
         Ok(Chooser {
             ptxas,
+            grid,
             cache: Cache::of_user().filter(|_| !no_cache),
         })
     }
@@ -49,6 +51,7 @@ impl Chooser {
             source: &input.text,
             options,
             ptxas: self.ptxas.as_ref(),
+            grid: self.grid,
             exhaustive: false,
             cache: self.cache.as_ref(),
         };

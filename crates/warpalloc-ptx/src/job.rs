@@ -145,14 +145,18 @@ impl<'m, 'a> Job<'m, 'a> {
         let mut budget = self.budget(function);
         report.warnings = std::mem::take(&mut budget.warnings);
         types::check(function, body)?;
-        if self.options.treatment != Treatment::Allocate {
-            return Ok(self.left(function, body, &budget, report));
-        }
         let target = self.target()?;
         let lowered = match &self.debug {
             Some(passed) => Err(LowerError::Pass(passed.clone())),
             None => lower::lower(self.module.source, &self.names, function, body, &target),
         };
+        if self.options.treatment != Treatment::Allocate {
+            // What is wrong with the text is told, whoever allocates.
+            if let Err(LowerError::Error(error)) = lowered {
+                return Err(PtxError::Source(error));
+            }
+            return Ok(self.left(function, body, &budget, report));
+        }
         let mut edits = Edits::new();
         match lowered {
             Err(LowerError::Error(error)) => return Err(PtxError::Source(error)),

@@ -19,7 +19,7 @@ pub fn frequencies(cfg: &Cfg, loops: &Loops, trips: f64) -> Vec<f64> {
         let leaving = succs.len() - staying;
         for &succ in succs {
             let ways = if stays(succ) { staying } else { leaving };
-            if !is_back_edge(cfg, loops, block, succ) {
+            if !is_back_edge(loops, block, succ) {
                 share[succ] += share[block] / ways as f64;
             }
         }
@@ -32,7 +32,7 @@ pub fn frequencies(cfg: &Cfg, loops: &Loops, trips: f64) -> Vec<f64> {
 }
 
 /// Edges to a header that stands before them in the code close its loop.
-fn is_back_edge(_cfg: &Cfg, loops: &Loops, from: usize, to: usize) -> bool {
+fn is_back_edge(loops: &Loops, from: usize, to: usize) -> bool {
     to <= from && loops.headers().binary_search(&to).is_ok()
 }
 

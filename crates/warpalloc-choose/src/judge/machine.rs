@@ -1,4 +1,9 @@
 //! What instructions cost, in one table.
+//!
+//! Latencies of loads and the rates of fetching were measured by `bench/judge_probe.py`
+//! (`bench/results/judge.md`), the cycles of the memory pipe by the probe of spill forms
+//! (`docs/ptxas-behaviour.md`). The rest is a matter of the model: how bounds add up, and how
+//! often a loop runs of which nothing is known.
 
 /// The constants of the estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -6,6 +11,8 @@
 pub struct Machine {
     /// Warp schedulers of a multiprocessor.
     pub schedulers: f64,
+    /// Multiprocessors.
+    pub multiprocessors: f64,
     /// First-level cache and shared memory together, in bytes.
     pub first_level_bytes: f64,
     /// Iterations of a loop.
@@ -52,6 +59,7 @@ impl Machine {
     /// An H200.
     pub const H200: Machine = Machine {
         schedulers: 4.0,
+        multiprocessors: 132.0,
         first_level_bytes: 256.0 * 1024.0,
         trips: 8.0,
         overlap: 3.0,

@@ -59,11 +59,14 @@ pub enum JudgeError {
 pub struct Setting {
     /// Threads per block; 256 where nobody says.
     pub block_threads: Option<u32>,
+    /// Blocks of the grid.
+    pub blocks: Option<u32>,
     /// Dynamic shared memory per block, in bytes.
     pub dynamic_shared: u32,
 }
 
-/// What a kernel costs per warp, in cycles, in the two settings between which launches lie.
+/// What a kernel costs per warp, in cycles, in the two settings between which launches lie. Both
+/// are that of the launch where its grid is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Where each scheduler holds one warp and the cache holds every frame.
@@ -96,12 +99,13 @@ fn stores_to_local(inst: &Inst) -> bool {
     memory.is_some_and(|m| m.space == Space::Local && m.effect == Effect::Store)
 }
 
-/// Cycles per warp where each scheduler holds `warps` of them.
+/// Cycles per warp and scheduler where a multiprocessor holds `warps` of them.
 fn per_warp(machine: &Machine, cost: &Cost, warps: f64) -> f64 {
+    let schedulers = machine.schedulers.min(warps);
     let bounds = [
-        cost.latency / warps,
+        cost.latency * schedulers / warps,
         cost.issue,
-        cost.memory * machine.schedulers,
+        cost.memory * schedulers,
     ];
     // Bounds that are near to each other add up in part: no overlap is perfect.
     let sum: f64 = bounds.iter().map(|b| b.powf(machine.overlap)).sum();
@@ -136,23 +140,39 @@ pub fn judge(
     };
     let resident = occupancy(sm, &launch).ok().filter(|o| o.warps > 0);
     let resident = resident.ok_or(JudgeError::DoesNotFit { registers, shared })?;
-    let warps = f64::from(resident.warps) / machine.schedulers;
-    let frame = f64::from(
-        function
-            .stack_bytes
-            .unwrap_or(0)
-            .max(function.frame_bytes.unwrap_or(0)),
-    );
-    let threads = f64::from(resident.blocks * block_threads);
-    let in_shared = f64::from(resident.blocks) * shared as f64;
-    let cache = machine.first_level_bytes - in_shared;
-    let misses = (1.0 - cache.max(0.0) / (frame * threads).max(1.0)).max(0.0);
     let frequencies = frequency::frequencies(&cfg, &loops, machine.trips);
+    let frame = function
+        .stack_bytes
+        .unwrap_or(0)
+        .max(function.frame_bytes.unwrap_or(0));
+    let block_warps = f64::from(block_threads.div_ceil(32));
+    // Cycles per warp of the launch where each multiprocessor holds so many blocks.
+    let with_blocks = |blocks: f64| {
+        let frames = f64::from(frame) * blocks * f64::from(block_threads);
+        let cache = machine.first_level_bytes - blocks * shared as f64;
+        let misses = (1.0 - cache.max(0.0) / frames.max(1.0)).max(0.0);
+        let cost = warp::simulate(machine, &code, &cfg, &frequencies, misses);
+        per_warp(
+            machine,
+            &cost,
+            (blocks * block_warps / machine.schedulers).max(1.0),
+        )
+    };
+    let most = f64::from(resident.blocks);
     let alone = warp::simulate(machine, &code, &cfg, &frequencies, 0.0);
-    let full = warp::simulate(machine, &code, &cfg, &frequencies, misses);
+    let (alone_cycles, full) = match setting.blocks {
+        None => (alone.latency, with_blocks(most)),
+        Some(blocks) => {
+            let each = (f64::from(blocks) / machine.multiprocessors).ceil();
+            let held = each.min(most).max(1.0);
+            // Blocks that find no room wait for others to end.
+            let cycles = with_blocks(held);
+            (cycles, cycles)
+        }
+    };
     Ok(Estimate {
-        alone: alone.latency,
-        full: per_warp(machine, &full, warps.max(machine.schedulers.recip())),
+        alone: alone_cycles,
+        full,
         spills: code.insts().iter().any(stores_to_local),
         work: alone.work,
     })

@@ -18,6 +18,9 @@ const WORTH_IT: f64 = 0.9;
 /// The same where it is not known.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 
+/// The most threads that are started, whatever the caller asks for.
+const MOST_THREADS: usize = 256;
+
 /// What to choose for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -120,7 +123,8 @@ fn chosen(
     let work = || choose_each(request, wanted, arch, progress);
     let kernels = match request.options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
-            .num_threads(jobs)
+            // More threads than functions have nothing to do.
+            .num_threads(jobs.clamp(1, wanted.len().clamp(1, MOST_THREADS)))
             .build()
             .map_err(PtxError::from)?
             .install(work)?,

@@ -49,6 +49,9 @@ pub struct TuneArgs {
     /// Threads per block, where the kernel does not say
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     block: Option<u32>,
+    /// Blocks of a launch, where that is known
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
+    grid: Option<u32>,
     /// Bytes of dynamic shared memory per block
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     smem: u32,
@@ -117,6 +120,7 @@ struct Tuner<'t> {
     arch: String,
     sm: Sm,
     block: u32,
+    grid: Option<u32>,
     dynamic: u32,
     options: ModuleOptions,
 }
@@ -156,6 +160,7 @@ impl<'t> Tuner<'t> {
             arch,
             sm,
             block,
+            grid: args.grid,
             dynamic: args.smem,
             options: ModuleOptions {
                 sm: args.sm.map(|sm| sm.number()),
@@ -238,6 +243,7 @@ impl<'t> Tuner<'t> {
         let function = function.ok_or_else(|| anyhow!("ptxas left `{}` out", self.entry.name))?;
         let setting = Setting {
             block_threads: Some(self.block),
+            blocks: self.grid,
             dynamic_shared: self.dynamic,
         };
         let accesses = measure(&cubin, function).ok().map(|measures| {
@@ -288,6 +294,7 @@ impl<'t> Tuner<'t> {
             source: &self.input.text,
             options: &options,
             ptxas: Some(ptxas),
+            grid: self.grid,
             exhaustive: false,
             cache: cache.as_ref(),
         };

@@ -127,6 +127,8 @@ fn replacement(
             source: &text,
             options: &options,
             ptxas: Some(&ptxas),
+            // Known at the launch only.
+            grid: None,
             exhaustive: false,
             cache: cache.as_ref(),
         };

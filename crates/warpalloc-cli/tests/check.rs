@@ -377,6 +377,15 @@ fn cubins_fatbins_and_libraries_are_read() {
         table.starts_with("name = \"k\"\narch = \"sm_90\"\nfrom = \"cubin\"\nregisters = 24\n"),
         "{table}"
     );
+    let older = image::elf(190, 7, 0x0050_0550, &image::cubin_parts());
+    fs::write(project.path("older.cubin"), older).unwrap();
+    let run = project.check(&[".", "--sm", "90"]);
+    assert_eq!(out(&run), "1 kernel: nothing moved\n");
+    let run = project.check(&["older.cubin", "--sm", "90"]);
+    assert_eq!(
+        said(&run),
+        "error: older.cubin: no cubin for sm_90; there are sm_80\n"
+    );
     for file in ["k.cubin", "k.fatbin", "libk.so.1"] {
         let run = project.check(&[file]);
         assert_eq!(out(&run), "1 kernel: nothing moved\n", "{file}");

@@ -16,7 +16,7 @@ use warpalloc_sass::object::{ObjectError, demangle};
 
 use crate::UsageError;
 use crate::assembler::{self, Assembler};
-use crate::stats_cubin::{CodeArgs, Source};
+use crate::stats_cubin::{CodeArgs, NothingWanted, Source};
 
 pub use figure::{Figure, Figures};
 pub use key::{Key, Keyed, keyed};
@@ -186,7 +186,7 @@ pub struct Reader<'r> {
 impl Reader<'_> {
     /// The kernels of files and folders that are asked for.
     pub fn read_all(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<Kernel>> {
-        // Folders hold objects of the host too.
+        // Folders hold objects of the host too, and code for other machines.
         let mut files: Vec<(PathBuf, bool)> = Vec::new();
         for path in paths {
             match path.is_dir() {
@@ -213,9 +213,8 @@ impl Reader<'_> {
     }
 }
 
+/// Whether a file holds nothing that was asked for.
 fn is_without_code(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref::<ObjectError>(),
-        Some(ObjectError::NoDeviceCode)
-    )
+    let object = error.downcast_ref::<ObjectError>();
+    matches!(object, Some(ObjectError::NoDeviceCode)) || error.is::<NothingWanted>()
 }

@@ -162,6 +162,18 @@ pub struct Images<T> {
     pub images: Vec<(Image, Result<T, ObjectError>)>,
 }
 
+/// A file with device code, and none of what was asked for.
+#[derive(Debug)]
+pub struct NothingWanted(String);
+
+impl std::fmt::Display for NothingWanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NothingWanted {}
+
 /// Whether a file holds images of a kind.
 pub fn has(file: &CodeFile, kind: ImageKind) -> anyhow::Result<bool> {
     let context = |error: ObjectError| anyhow!(error).context(file.name().to_owned());
@@ -206,7 +218,8 @@ fn each_image_of<'d, T: Send, R: ReadRef<'d>>(
     let is_wanted = |image: &&Image| kind == ImageKind::Ptx || args.wants_arch(image.arch);
     let wanted: Vec<&Image> = of_kind.filter(is_wanted).collect();
     if wanted.is_empty() {
-        bail!("{name}: {}", nothing_wanted(container.images(), args));
+        let told = format!("{name}: {}", nothing_wanted(container.images(), args));
+        return Err(NothingWanted(told).into());
     }
     // Files are read by one thread, decompressed and decoded by all.
     let packed: Result<Vec<_>, _> = wanted.iter().map(|image| container.bytes(image)).collect();

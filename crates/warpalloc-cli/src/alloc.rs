@@ -1,4 +1,5 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to the spills of cubins is in
+//! `alloc_spills`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,6 +16,7 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
+use crate::alloc_spills::{self, SpillFlags};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::output;
@@ -24,12 +26,12 @@ use crate::{Silent, UsageError, knobs};
 /// What to allocate and how.
 #[derive(Args, Debug)]
 pub struct AllocArgs {
-    /// PTX files; `-` for standard input
+    /// PTX files or cubins; `-` for standard input
     #[arg(required = true)]
-    input: Vec<PathBuf>,
+    pub(crate) input: Vec<PathBuf>,
     /// Where the result goes: a file, `-` for standard output, or the folder for several inputs
     #[arg(short, long, default_value = "-")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     /// The most registers per thread (24 to 255), also written into each entry; lowered, with a
     /// warning, to what `.maxnreg` and the launch bounds of an entry allow
     #[arg(long, value_name = "N", value_parser = cap)]
@@ -41,7 +43,7 @@ pub struct AllocArgs {
     occupancy_target: Option<u32>,
     /// The most threads of a block, for entries without `.maxntid` and `.reqntid`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    block: Option<u32>,
+    pub(crate) block: Option<u32>,
     /// Whether `ptxas -c` comes next, so that device functions get the cap too
     /// [default: true where the module has visible or external functions]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -58,13 +60,13 @@ pub struct AllocArgs {
     contract: Contract,
     /// Allocate this function only; may be repeated
     #[arg(long, value_name = "NAME")]
-    entry: Vec<String>,
+    pub(crate) entry: Vec<String>,
     /// Write the result even where a function was refused, which then stays as it is
     #[arg(long, conflicts_with = "strict")]
     keep_going: bool,
     /// Write nothing unless every function that was asked for is allocated
     #[arg(long)]
-    strict: bool,
+    pub(crate) strict: bool,
     /// The machine to allocate for: hardware, hardware-packed or cicc
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<String>,
@@ -74,7 +76,7 @@ pub struct AllocArgs {
     /// Print what happened to each function, as text or as JSON: to standard output, or to
     /// standard error where the PTX goes there
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
-    print_regalloc_stats: Option<Format>,
+    pub(crate) print_regalloc_stats: Option<Format>,
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     knob: Vec<String>,
@@ -88,6 +90,8 @@ pub struct AllocArgs {
     phases: PhaseFlags,
     #[command(flatten)]
     colouring: ColouringFlags,
+    #[command(flatten)]
+    pub(crate) cubin_spills: SpillFlags,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -137,6 +141,9 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     let options = options(&args)?;
     warn_of_idle_knobs(&args, &options);
     let outputs = outputs(&args)?;
+    if args.cubin_spills.is_asked_for() {
+        return alloc_spills::run(&args, &outputs);
+    }
     let mut results = Vec::with_capacity(args.input.len());
     for (path, output) in args.input.iter().zip(outputs) {
         let input = Input::read(path)?;

@@ -5,7 +5,8 @@
 //! code moves, that number has to follow. It is taken for a return address only where nothing else
 //! can be: the move has the offset behind the call, nothing between the two writes or reads the
 //! register, the function copies it on every path to its return and reads it nowhere else, and
-//! it is dead where the function returns.
+//! it is dead where the function returns. A function that is called once may hold the number itself,
+//! in a move right before its only return.
 
 use super::insert::EditError;
 use crate::cfg::{Cfg, Links};
@@ -61,18 +62,57 @@ impl Tracer<'_> {
         if returns.is_empty() {
             return Ok(None);
         }
+        if let Some(found) = self.fixed_return(call, &returns) {
+            self.is_dead_behind(call, found.1)?;
+            return Ok(Some(found.0));
+        }
         let (index, reg) = self.find_move(call)?;
         if !self.carries(callee, &blocks, &returns, reg) {
             return Err(self.refused(call, "calls a function that may return elsewhere"));
         }
+        self.is_dead_behind(call, reg)?;
+        Ok(Some(index))
+    }
+
+    fn is_dead_behind(&mut self, call: usize, reg: Reg) -> Result<(), EditError> {
         let live = self
             .live
             .get_or_insert_with(|| Liveness::compute(self.code, self.cfg));
         let behind = self.cfg.block_of(call) + 1;
-        if behind < self.cfg.blocks().len() && live.live_in(behind).contains(reg) {
-            return Err(self.refused(call, "has a return address that is used again behind it"));
+        match behind < self.cfg.blocks().len() && live.live_in(behind).contains(reg) {
+            true => Err(self.refused(call, "has a return address that is used again behind it")),
+            false => Ok(()),
         }
-        Ok(Some(index))
+    }
+
+    /// The move right before the only return of a function that returns behind this call and
+    /// nowhere else: a function that is called once need not be told.
+    fn fixed_return(&self, call: usize, returns: &[usize]) -> Option<(usize, Reg)> {
+        let &[exit] = returns else { return None };
+        let reg = self.returns_by(exit)?;
+        let start = self.cfg.blocks()[self.cfg.block_of(exit)].insts.start;
+        for index in (start..exit).rev() {
+            let inst = &self.code.insts()[index];
+            if inst.defs().contains(reg) {
+                let is_it = inst.moved_immediate() == Some(Code::offset(call + 1) as u32);
+                return is_it.then_some((index, reg));
+            }
+            if inst.uses().contains(reg) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The register with the address that a return goes to.
+    fn returns_by(&self, exit: usize) -> Option<Reg> {
+        let operands = self.code.insts()[exit].operands().iter();
+        let mut address = operands.filter(|operand| operand.file == File::R);
+        let index = address.next()?.first;
+        Some(Reg {
+            file: File::R,
+            index,
+        })
     }
 
     /// The first instruction of the function.
@@ -202,12 +242,7 @@ impl Tracer<'_> {
                 let start_at = self.cfg.blocks()[block].insts.start;
                 (start_at..index).try_fold(start, |held, at| self.step(at, held))
             });
-            let address = self.code.insts()[index].operands().iter();
-            let mut address = address.filter(|operand| operand.file == File::R);
-            let low = address.next().map(|operand| Reg {
-                file: File::R,
-                index: operand.first,
-            });
+            let low = self.returns_by(index);
             held.is_some_and(|held| low.is_some_and(|low| held.contains(low)))
         })
     }

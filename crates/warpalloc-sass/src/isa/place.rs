@@ -23,12 +23,15 @@ enum Layout {
     Short,
 }
 
+/// What a distance is the distance to.
+type Kind = fn(i64) -> PlaceRef;
+
 impl Inst {
-    fn place_layout(&self) -> Option<(Layout, fn(i64) -> PlaceRef)> {
+    fn place_layout(&self) -> Option<(Layout, Kind)> {
         let bit = |at| bits(self.word(), at, 1) != 0;
         Some(match bits(self.word(), 0, 12) {
             // BRA, CALL.REL
-            0x947 | 0x547 | 0x944 => (Layout::Long, PlaceRef::Target as fn(i64) -> PlaceRef),
+            0x947 | 0x547 | 0x944 => (Layout::Long, PlaceRef::Target as Kind),
             // BSSY
             0x945 => (Layout::Short, PlaceRef::Target),
             // WARPSYNC.COLLECTIVE; up to sm_89 the bit means something else.

@@ -12,4 +12,5 @@ mod edit;
 mod lines;
 mod measures;
 mod rewrite;
+mod spills;
 mod tools;

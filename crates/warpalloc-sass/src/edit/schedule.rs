@@ -3,8 +3,13 @@
 use crate::hazard::{Class, Latencies, Slot};
 use crate::isa::{Builder, EncodeError, File, Inst, Latency, RegSet};
 
-/// A stall of more cycles does not fit; from 12 on the yield bit has to be clear, which it is.
+/// A stall of more cycles does not fit.
 const LONGEST_STALL: u8 = 15;
+
+/// Cycles beyond the least distance that ptxas has been seen to keep between instructions of two
+/// classes: not every pair of the classes need be that fast, and a sequence of a few instructions
+/// can wait.
+const MARGIN: u32 = 2;
 
 /// A sequence cannot be scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -63,7 +68,7 @@ pub fn schedule(insts: &[Inst], scoreboards: &[u8]) -> Result<Vec<Inst>, Schedul
         });
         let waited = control.wait_mask;
         pending.retain(|earlier| waited >> earlier.scoreboard & 1 == 0);
-        (control.stall, control.yields) = (1, false);
+        let mut stall = 1;
         if inst.latency() == Latency::Variable {
             let Some(&scoreboard) = scoreboards.get(turn % scoreboards.len().max(1)) else {
                 return Err(ScheduleError::NoScoreboard {
@@ -76,14 +81,14 @@ pub fn schedule(insts: &[Inst], scoreboards: &[u8]) -> Result<Vec<Inst>, Schedul
                 false => control.write_scoreboard = Some(scoreboard),
             }
             // ptxas leaves a cycle between an instruction that signals and one that waits for it.
-            control.stall = 2;
+            stall = 2;
             pending.push(Pending {
                 scoreboard,
                 writes: defs,
                 reads: uses.of(File::R).collect(),
             });
         }
-        out.push(inst.with_control(control));
+        out.push(inst.with_control(control.stalled(stall)));
     }
     if !pending.is_empty() {
         let mut control = nop.control();
@@ -108,16 +113,16 @@ fn lengthen(out: &mut Vec<Inst>, nop: &Inst, needed: impl Fn(&Inst) -> u8) {
     let mut missing = 0u32;
     for inst in out.iter().rev() {
         distance += u32::from(inst.control().stall.max(1));
-        if inst.latency() == Latency::Fixed {
-            missing = missing.max(u32::from(needed(inst)).saturating_sub(distance));
+        let needed = u32::from(needed(inst));
+        if inst.latency() == Latency::Fixed && needed > 0 {
+            missing = missing.max((needed + MARGIN).saturating_sub(distance));
         }
     }
     while missing > 0 {
         let Some(last) = out.last_mut() else { return };
-        let mut control = last.control();
+        let control = last.control();
         let more = missing.min(u32::from(LONGEST_STALL - control.stall.min(LONGEST_STALL)));
-        control.stall += more as u8;
-        *last = last.with_control(control);
+        *last = last.with_control(control.stalled(control.stall + more as u8));
         missing -= more;
         if missing > 0 {
             out.push(nop.clone());

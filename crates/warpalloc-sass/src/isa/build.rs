@@ -104,7 +104,7 @@ pub struct Builder {
 }
 
 /// The upper half of a word without a guard, waits or signals, stalling one cycle.
-const PLAIN: u128 = 1 << 105 | 7 << 110 | 7 << 113 | 7 << 12;
+const PLAIN: u128 = 1 << 105 | 1 << 109 | 7 << 110 | 7 << 113 | 7 << 12;
 
 impl Builder {
     /// A builder for this SM.

@@ -201,6 +201,22 @@ pub struct Control {
     pub reuse: u8,
 }
 
+/// From this stall on the yield bit has to be clear.
+const LONG_STALL: u8 = 12;
+
+impl Control {
+    /// The same bits with another stall and the yield bit that ptxas mostly sets with it. Stall and
+    /// yield bit act as one field: not every pair can be issued.
+    pub fn stalled(self, stall: u8) -> Self {
+        let signals = self.write_scoreboard.is_some() || self.read_scoreboard.is_some();
+        Self {
+            stall,
+            yields: stall < LONG_STALL && (signals || (1..=2).contains(&stall)),
+            ..self
+        }
+    }
+}
+
 /// A register field cannot be set as asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -366,6 +382,12 @@ impl Inst {
             wait_mask: bits(self.word, 116, 6) as u8,
             reuse: bits(self.word, 122, 4) as u8,
         }
+    }
+
+    /// Whether stall and yield bit go together: from a stall of 12 on the bit has to be clear.
+    pub fn is_issuable(&self) -> bool {
+        let control = self.control();
+        control.stall < LONG_STALL || !control.yields
     }
 
     /// The same instruction with other scheduling bits. Numbers are cut to their fields.

@@ -302,7 +302,7 @@ impl Plan<'_> {
                 reuse: 0,
                 ..self.code.insts()[index].control()
             };
-            let new = nop.with_control(control);
+            let new = nop.with_control(control.stalled(control.stall));
             edit.replace(index, new.clone());
             expected.push(Expected {
                 index,
@@ -358,14 +358,15 @@ impl Plan<'_> {
             // Both kinds finish in order: what the last one signals covers the others.
             insts.push(match number + 1 == words {
                 true => inst,
-                false => inst.with_control(Control {
-                    stall: 1,
-                    yields: false,
-                    write_scoreboard: None,
-                    read_scoreboard: None,
-                    reuse: 0,
-                    ..control
-                }),
+                false => {
+                    let silent = Control {
+                        write_scoreboard: None,
+                        read_scoreboard: None,
+                        reuse: 0,
+                        ..control
+                    };
+                    inst.with_control(silent.stalled(1))
+                }
             });
         }
         Ok(insts)

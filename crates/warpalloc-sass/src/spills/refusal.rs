@@ -133,6 +133,9 @@ pub enum Refusal {
         /// What the model of the multiprocessor says.
         reason: String,
     },
+    /// An instruction has a stall and a yield bit that do not go together.
+    #[error("{0} has a stall that does not go with its yield bit")]
+    Control(String),
     /// The result has a hazard.
     #[error("the new code has a hazard: {0}")]
     Hazard(String),

@@ -46,6 +46,10 @@ pub(super) fn verify(
             }
         }
     }
+    let is_wrong = |inst: &&Inst| !inst.is_issuable();
+    if let Some(inst) = code.insts().iter().find(is_wrong) {
+        return Err(Refusal::Control(inst.to_string()));
+    }
     let cfg = Cfg::build(&code, &cubin.links(function, &code))?;
     let before = known(old, old_cfg, new, expected);
     let is_new = |hazard: &&Hazard| {

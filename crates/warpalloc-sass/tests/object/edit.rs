@@ -5,7 +5,7 @@ use std::process::Command;
 
 use warpalloc_sass::edit::{Edit, schedule};
 use warpalloc_sass::isa::{
-    Address, Builder, Constant, Inst, Sm, Source, SpecialRegister, SpillMemory, Width,
+    Address, Builder, Constant, Control, Inst, Sm, Source, SpecialRegister, SpillMemory, Width,
 };
 use warpalloc_sass::object::{Change, Cubin, NewCode, Rewriter};
 use warpalloc_sass::{Cfg, Code, Links, decode, hazard};
@@ -394,6 +394,39 @@ fn a_nop_before_every_instruction_changes_nothing_else() {
         edited > 100 || corpus_cubins().is_empty(),
         "{edited} functions"
     );
+}
+
+/// Not every stall goes with either yield bit: a GPU refuses the instruction.
+#[test]
+fn ptxas_sets_stall_and_yield_bit_as_new_instructions_have_them() {
+    let mut seen = 0;
+    for CorpusCubin { name, bytes } in corpus_cubins() {
+        let cubin = Cubin::read(bytes).unwrap();
+        for function in &cubin.functions {
+            let code = Code::decode(function.code, cubin.arch.sm).unwrap();
+            for inst in code.insts() {
+                assert!(inst.is_issuable(), "{name}: {inst}: {:?}", inst.control());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 10_000 || corpus_cubins().is_empty(), "{seen}");
+    let build = Builder::new(Sm::new(90).unwrap());
+    let insts = [
+        build.s2r(2, SpecialRegister::ThreadX).unwrap(),
+        build.and(3, 2, Source::Immediate(31)).unwrap(),
+        build.lea(1, 3, Source::Immediate(0x400), 2).unwrap(),
+    ];
+    for inst in schedule(&insts, &[0]).unwrap() {
+        assert!(inst.is_issuable(), "{inst}: {:?}", inst.control());
+    }
+    // No long stall goes with the yield bit.
+    let control = Control {
+        stall: 13,
+        yields: true,
+        ..insts[1].control()
+    };
+    assert!(!insts[1].with_control(control).is_issuable());
 }
 
 fn code(words: &[u128]) -> Vec<u8> {

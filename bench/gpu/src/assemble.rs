@@ -39,8 +39,9 @@ pub enum Allocator {
 
 /// How `warpalloc alloc` is called on a cubin: `NAME` or `NAME=FLAGS`.
 ///
-/// `{cap}` in the flags stands for the cap. Where it is there the cubin of the uncapped original
-/// goes in, otherwise that of the original at the cap.
+/// `{dynamic}` in the flags stands for the bytes of dynamic shared memory of the launch, `{cap}` for
+/// the cap. Where the cap is named the cubin of the uncapped original goes in, otherwise that of
+/// the original at the cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// What the row is called.
@@ -233,6 +234,7 @@ impl Workshop {
         command.args(["--block", &kernel.launch.block.count().to_string()]);
         let cap = build.cap.map_or(String::new(), |cap| cap.to_string());
         let flags = recipe.flags.replace("{cap}", &cap);
+        let flags = flags.replace("{dynamic}", &kernel.launch.dynamic_shared.to_string());
         command.args(flags.split_whitespace());
         self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
         let resources = resources::of_cubin(&std::fs::read(&output)?, &kernel.name)?;

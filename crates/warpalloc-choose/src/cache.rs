@@ -70,7 +70,12 @@ impl Cache {
         part(&format!("{:?}", request.options));
         part(request.ptxas.map_or("", |ptxas| ptxas.version()));
         part(&format!("{:?} {:?}", Machine::H200, Candidate::all()));
-        part(&format!("{:?}", request.grid));
+        part(&format!("{:?} {:?}", request.grid, request.dynamic_shared));
+        part(if request.machine_code {
+            "machine code"
+        } else {
+            ""
+        });
         part(if request.exhaustive { "exhaustive" } else { "" });
         self.folder.join(format!("{:x}.json", hash.finalize()))
     }

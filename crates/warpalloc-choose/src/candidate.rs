@@ -16,6 +16,11 @@ pub enum Candidate {
     Original,
     /// The same, where ptxas may spill to shared memory.
     SharedPragma,
+    /// The machine code of the original, its spills moved to shared memory in place.
+    Moved {
+        /// Whether all of them are, also where fewer blocks then fit a multiprocessor.
+        all: bool,
+    },
     /// An allocation of ours that spills to shared memory.
     Allocated {
         /// The allocator.
@@ -26,6 +31,14 @@ pub enum Candidate {
 }
 
 impl Candidate {
+    /// The candidates for a kernel that ptxas spills in whose result is machine code, the original
+    /// first.
+    pub fn of_machine_code() -> Vec<Candidate> {
+        let mut all = Candidate::all();
+        all.extend([false, true].map(|all| Candidate::Moved { all }));
+        all
+    }
+
     /// The candidates for a kernel that ptxas spills in, the original first.
     ///
     /// Local memory is not among the spaces: what ptxas writes there itself is scheduled freely,
@@ -59,7 +72,7 @@ impl Candidate {
         let with_room = |candidate: Candidate| {
             std::iter::successors(Some(candidate), |candidate| candidate.roomier())
         };
-        let mut all = Candidate::all().into_iter().flat_map(with_room);
+        let mut all = Candidate::of_machine_code().into_iter().flat_map(with_room);
         all.find(|candidate| candidate.to_string() == name)
     }
 
@@ -71,7 +84,7 @@ impl Candidate {
             ..base.clone()
         };
         match self {
-            Candidate::Original => options.treatment = Treatment::Leave,
+            Candidate::Original | Candidate::Moved { .. } => options.treatment = Treatment::Leave,
             Candidate::SharedPragma => options.treatment = Treatment::LeaveWithSharedSpills,
             Candidate::Allocated { strategy, margin } => {
                 options.treatment = Treatment::Allocate;
@@ -89,6 +102,8 @@ impl fmt::Display for Candidate {
         match self {
             Candidate::Original => f.write_str("original"),
             Candidate::SharedPragma => f.write_str("ptxas, shared spills"),
+            Candidate::Moved { all: false } => f.write_str("ptxas, spills moved"),
+            Candidate::Moved { all: true } => f.write_str("ptxas, all spills moved"),
             Candidate::Allocated { strategy, margin } => {
                 write!(f, "{}, shared", strategy.name())?;
                 match margin {

@@ -6,6 +6,7 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError, Treatment,
     allocate_module,
 };
+use warpalloc_sass::spills::{self, spills_to_shared};
 
 use crate::cache::Cache;
 use crate::candidate::Candidate;
@@ -33,6 +34,11 @@ pub struct Request<'a> {
     pub ptxas: Option<&'a Ptxas>,
     /// Blocks of a launch, where that is known.
     pub grid: Option<u32>,
+    /// Dynamic shared memory of a launch in bytes, where that is known.
+    pub dynamic_shared: Option<u32>,
+    /// Whether the result is machine code ([`assemble`]), so that what ptxas makes may be
+    /// rewritten.
+    pub machine_code: bool,
     /// Whether every candidate is built and judged, also where ptxas does not spill.
     pub exhaustive: bool,
     /// Where choices are kept.
@@ -96,6 +102,51 @@ pub enum ChooseError {
     /// ptxas cannot be run.
     #[error(transparent)]
     Ptxas(#[from] PtxasError),
+    /// Machine code was asked for, and there is no ptxas to make it.
+    #[error("machine code needs ptxas: --ptxas names one")]
+    NoPtxas,
+    /// Spills that could be moved in a kernel alone cannot in the whole module.
+    #[error("`{kernel}`: {refusal}")]
+    Moved {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        refusal: spills::Refusal,
+    },
+}
+
+impl Request<'_> {
+    fn move_options(&self, all: bool) -> spills::Options {
+        let mut options = spills::Options::default();
+        options.block = self.options.block;
+        options.dynamic_shared = self.dynamic_shared;
+        options.force = all;
+        options
+    }
+}
+
+/// The machine code of a choice.
+pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseError> {
+    let ptxas = request.ptxas.ok_or(ChooseError::NoPtxas)?;
+    let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
+    let mut cubin = ptxas.assemble(Assembly {
+        text: &choice.result.text,
+        arch: &architecture(&module, request.options),
+        entry: None,
+        contraction: request.options.contraction,
+    })?;
+    for kernel in &choice.kernels {
+        if let Candidate::Moved { all } = kernel.chosen {
+            let moved = spills_to_shared(&cubin, &kernel.name, &request.move_options(all));
+            cubin = moved
+                .map_err(|refusal| ChooseError::Moved {
+                    kernel: kernel.name.clone(),
+                    refusal,
+                })?
+                .bytes;
+        }
+    }
+    Ok(cubin)
 }
 
 /// Chooses for each kernel of a module.
@@ -219,24 +270,27 @@ impl Contest<'_> {
             return Ok(left(reason.to_owned(), Vec::new()));
         };
         let original = self.build(ptxas, Candidate::Original)?;
-        let (text, estimate) = match original {
+        let original = match original {
             Ok(built) => built,
             Err(reason) => return Ok(left(format!("left as it is: {reason}"), Vec::new())),
         };
         let baseline = Judged {
             candidate: Candidate::Original,
             ratios: Ok([1.0, 1.0]),
-            text,
+            text: original.text.clone(),
         };
-        if !estimate.spills && !self.request.exhaustive {
+        if !original.estimate.spills && !self.request.exhaustive {
             let reason = "left as it is: ptxas does not spill in it".to_owned();
             return Ok(left(reason, vec![baseline]));
         }
         let mut candidates = vec![baseline];
-        let others = Candidate::all();
+        let others = match self.request.machine_code {
+            true => Candidate::of_machine_code(),
+            false => Candidate::all(),
+        };
         let judged: Result<Vec<_>, ChooseError> = others[1..]
             .par_iter()
-            .map(|&candidate| self.judged(ptxas, candidate, &estimate))
+            .map(|&candidate| self.judged(ptxas, candidate, &original))
             .collect();
         candidates.extend(judged?);
         let worth_it = match self.request.grid {
@@ -262,15 +316,18 @@ impl Contest<'_> {
         &self,
         ptxas: &Ptxas,
         mut candidate: Candidate,
-        original: &Estimate,
+        original: &Built,
     ) -> Result<Judged, ChooseError> {
+        if let Candidate::Moved { all } = candidate {
+            return Ok(self.moved(all, original));
+        }
         let mut built = self.build(ptxas, candidate)?;
         while let (Err(_), Some(roomier)) = (&built, candidate.roomier()) {
             candidate = roomier;
             built = self.build(ptxas, candidate)?;
         }
         let (text, ratios) = match built {
-            Ok((text, estimate)) => (text, Ok(estimate.over(original))),
+            Ok(built) => (built.text, Ok(built.estimate.over(&original.estimate))),
             Err(reason) => (String::new(), Err(reason)),
         };
         Ok(Judged {
@@ -280,12 +337,36 @@ impl Contest<'_> {
         })
     }
 
+    /// The original's machine code with its spills in shared memory.
+    fn moved(&self, all: bool, original: &Built) -> Judged {
+        let options = self.request.move_options(all);
+        let moved = spills_to_shared(&original.cubin, self.kernel, &options);
+        let estimate = moved.map_err(|refusal| refusal.to_string());
+        let estimate = estimate.and_then(|moved| {
+            let estimate = judge(&Machine::H200, &moved.bytes, self.kernel, self.setting());
+            estimate.map_err(|error| unjudged(&error))
+        });
+        Judged {
+            candidate: Candidate::Moved { all },
+            ratios: estimate.map(|estimate| estimate.over(&original.estimate)),
+            text: original.text.clone(),
+        }
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            block_threads: self.request.options.block,
+            blocks: self.request.grid,
+            dynamic_shared: self.request.dynamic_shared.unwrap_or(0),
+        }
+    }
+
     /// The text of a candidate and the estimate of what ptxas makes of it, or why there is none.
     fn build(
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
-    ) -> Result<Result<(String, Estimate), String>, ChooseError> {
+    ) -> Result<Result<Built, String>, ChooseError> {
         let options = candidate.options(self.request.options, self.kernel);
         let result = allocate_module(self.request.source, &options, None)?;
         if let Some(reason) = obstacle(candidate, &result, self.kernel) {
@@ -302,17 +383,23 @@ impl Contest<'_> {
             Err(error @ PtxasError::Refused(_)) => return Ok(Err(error.to_string())),
             Err(error) => return Err(error.into()),
         };
-        let setting = Setting {
-            block_threads: self.request.options.block,
-            blocks: self.request.grid,
-            ..Setting::default()
-        };
-        let estimate = judge(&Machine::H200, &cubin, self.kernel, setting);
+        let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
         Ok(match estimate {
-            Ok(estimate) => Ok((result.text, estimate)),
+            Ok(estimate) => Ok(Built {
+                text: result.text,
+                cubin,
+                estimate,
+            }),
             Err(error) => Err(unjudged(&error)),
         })
     }
+}
+
+/// A candidate that was assembled.
+struct Built {
+    text: String,
+    cubin: Vec<u8>,
+    estimate: Estimate,
 }
 
 fn score(judged: &Judged) -> f64 {

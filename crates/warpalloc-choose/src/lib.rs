@@ -14,5 +14,5 @@ mod ptxas;
 
 pub use cache::Cache;
 pub use candidate::Candidate;
-pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, choose};
+pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, assemble, choose};
 pub use ptxas::{Assembly, Ptxas, PtxasError};

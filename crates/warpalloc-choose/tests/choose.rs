@@ -38,6 +38,8 @@ fn chosen(source: &str, options: &ModuleOptions, ptxas: Option<&Ptxas>) -> Choic
         options,
         ptxas,
         grid: Some(256),
+        dynamic_shared: None,
+        machine_code: false,
         exhaustive: false,
         cache: None,
     };
@@ -130,6 +132,8 @@ fn a_choice_is_kept_by_content() {
         options: &options,
         ptxas: Some(&ptxas),
         grid: Some(256),
+        dynamic_shared: None,
+        machine_code: false,
         exhaustive: false,
         cache: Some(&cache),
     };
@@ -177,4 +181,36 @@ fn the_judge_sees_what_a_cap_costs() {
     let [slower, _] = at_80.over(&free);
     let [slowest, _] = at_48.over(&free);
     assert!(1.2 < slower && slower < slowest, "{slower}, {slowest}");
+}
+
+/// Where the result is machine code, the spills of ptxas may be moved in place.
+#[test]
+fn machine_code_is_chosen_and_assembled() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("wide.sm_90.ptx");
+    let options = options("limbs", 24);
+    let request = Request {
+        source: &source,
+        options: &options,
+        ptxas: Some(&ptxas),
+        grid: Some(256),
+        dynamic_shared: None,
+        machine_code: true,
+        exhaustive: false,
+        cache: None,
+    };
+    let choice = choose(request, None).unwrap();
+    let kernel = &choice.kernels[0];
+    let moved = Candidate::Moved { all: true };
+    let judged = kernel.candidates.iter().find(|c| c.candidate == moved);
+    assert!(judged.unwrap().score().unwrap() < 0.9, "{kernel:?}");
+    let cubin = warpalloc_choose::assemble(request, &choice).unwrap();
+    let setting = Setting {
+        block_threads: Some(128),
+        blocks: Some(256),
+        ..Setting::default()
+    };
+    let estimate = judge(&Machine::H200, &cubin, "limbs", setting).unwrap();
+    assert!(!estimate.spills, "{kernel:?}");
 }

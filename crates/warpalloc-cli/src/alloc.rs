@@ -1,4 +1,5 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to the spills of cubins is in
+//! `alloc_spills`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,7 +16,8 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
-use crate::best::{self, Chooser};
+use crate::alloc_spills::{self, SpillFlags};
+use crate::best::{self, Chooser, Chosen, Launch};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::output;
@@ -25,12 +27,13 @@ use crate::{Silent, UsageError, knobs};
 /// What to allocate and how.
 #[derive(Args, Debug)]
 pub struct AllocArgs {
-    /// PTX files; `-` for standard input
+    /// PTX files or cubins; `-` for standard input
     #[arg(required = true)]
-    input: Vec<PathBuf>,
-    /// Where the result goes: a file, `-` for standard output, or the folder for several inputs
+    pub(crate) input: Vec<PathBuf>,
+    /// Where the result goes: a file, `-` for standard output, or the folder for several inputs;
+    /// `best` writes machine code to a file called `.cubin`
     #[arg(short, long, default_value = "-")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     /// The most registers per thread (24 to 255), also written into each entry; lowered, with a
     /// warning, to what `.maxnreg` and the launch bounds of an entry allow
     #[arg(long, value_name = "N", value_parser = cap)]
@@ -42,7 +45,7 @@ pub struct AllocArgs {
     occupancy_target: Option<u32>,
     /// The most threads of a block, for entries without `.maxntid` and `.reqntid`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    block: Option<u32>,
+    pub(crate) block: Option<u32>,
     /// Whether `ptxas -c` comes next, so that device functions get the cap too
     /// [default: true where the module has visible or external functions]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -81,13 +84,13 @@ pub struct AllocArgs {
     contract: Contract,
     /// Allocate this function only; may be repeated
     #[arg(long, value_name = "NAME")]
-    entry: Vec<String>,
+    pub(crate) entry: Vec<String>,
     /// Write the result even where a function was refused, which then stays as it is
     #[arg(long, conflicts_with = "strict")]
     keep_going: bool,
     /// Write nothing unless every function that was asked for is allocated
     #[arg(long)]
-    strict: bool,
+    pub(crate) strict: bool,
     /// The machine to allocate for: hardware, hardware-packed or cicc
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<String>,
@@ -97,7 +100,7 @@ pub struct AllocArgs {
     /// Print what happened to each function, as text or as JSON: to standard output, or to
     /// standard error where the PTX goes there
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
-    print_regalloc_stats: Option<Format>,
+    pub(crate) print_regalloc_stats: Option<Format>,
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     knob: Vec<String>,
@@ -111,6 +114,8 @@ pub struct AllocArgs {
     phases: PhaseFlags,
     #[command(flatten)]
     colouring: ColouringFlags,
+    #[command(flatten)]
+    pub(crate) cubin_spills: SpillFlags,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -177,38 +182,57 @@ fn preset(name: &str) -> Result<String, String> {
 pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     let options = options(&args)?;
     let chooser = match is_best(&args, &options) {
-        true => Some(Chooser::new(
-            args.ptxas.as_deref(),
-            args.grid,
-            args.no_cache,
-        )?),
+        true => {
+            let launch = Launch {
+                grid: args.grid,
+                dynamic_shared: args.cubin_spills.dynamic_shared,
+            };
+            let ptxas = args.ptxas.as_deref();
+            Some(Chooser::new(ptxas, launch, args.no_cache)?)
+        }
         false => None,
     };
     warn_of_idle_knobs(&args, &options);
     let outputs = outputs(&args)?;
+    if args.cubin_spills.is_asked_for() {
+        return alloc_spills::run(&args, &outputs);
+    }
     let mut results = Vec::with_capacity(args.input.len());
     for (path, output) in args.input.iter().zip(outputs) {
         let input = Input::read(path)?;
-        let (result, kernels) = match &chooser {
-            Some(chooser) => chooser.allocate(&input, &options)?,
-            None => (allocated(&input, &options)?, Vec::new()),
+        let machine_code = output.extension().is_some_and(|e| e == "cubin");
+        let chosen = match &chooser {
+            Some(chooser) => chooser.allocate(&input, &options, machine_code)?,
+            None if machine_code => {
+                let told =
+                    "machine code comes of --regalloc=best and ptxas; one allocator writes PTX";
+                return Err(UsageError(told.to_owned()).into());
+            }
+            None => Chosen {
+                result: allocated(&input, &options)?,
+                kernels: Vec::new(),
+                cubin: None,
+            },
         };
-        results.push((input, output, result, kernels));
+        results.push((input, output, chosen));
     }
     let is_refused = results
         .iter()
-        .any(|(_, _, result, _)| result.functions.iter().any(|f| fails(f, &args)));
+        .any(|(_, _, chosen)| chosen.result.functions.iter().any(|f| fails(f, &args)));
     if !is_refused {
-        for (_, output, result, _) in &results {
-            files::write(output, &result.text)?;
+        for (_, output, chosen) in &results {
+            match &chosen.cubin {
+                Some(cubin) => files::write(output, cubin)?,
+                None => files::write(output, &chosen.result.text)?,
+            }
         }
     }
     let files: Vec<report::File> = results
         .iter()
-        .map(|(input, _, result, kernels)| report::File {
+        .map(|(input, _, chosen)| report::File {
             input,
-            result,
-            kernels,
+            result: &chosen.result,
+            kernels: &chosen.kernels,
         })
         .collect();
     // A reader of JSON finds warnings in it and nothing beside it.

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use warpalloc_choose::{Cache, Candidate, ChooseError, KernelChoice, Ptxas, Request, choose};
+use warpalloc_choose::{
+    Cache, Candidate, ChooseError, KernelChoice, Ptxas, Request, assemble, choose,
+};
 use warpalloc_ptx::module::{ModuleOptions, ModuleResult};
 
 use crate::UsageError;
@@ -15,13 +17,32 @@ use crate::files::Input;
 /// What choosing needs.
 pub struct Chooser {
     ptxas: Option<Ptxas>,
-    grid: Option<u32>,
+    launch: Launch,
     cache: Option<Cache>,
+}
+
+/// What is known of launches besides the size of a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Launch {
+    /// Blocks.
+    pub grid: Option<u32>,
+    /// Dynamic shared memory in bytes.
+    pub dynamic_shared: Option<u32>,
+}
+
+/// What was made of a file.
+pub struct Chosen {
+    /// The text and its reports.
+    pub result: ModuleResult,
+    /// What was chosen for each kernel.
+    pub kernels: Vec<KernelChoice>,
+    /// The machine code, where that was asked for.
+    pub cubin: Option<Vec<u8>>,
 }
 
 impl Chooser {
     /// With the ptxas that was named, or one that can be found.
-    pub fn new(ptxas: Option<&Path>, grid: Option<u32>, no_cache: bool) -> anyhow::Result<Chooser> {
+    pub fn new(ptxas: Option<&Path>, launch: Launch, no_cache: bool) -> anyhow::Result<Chooser> {
         let ptxas = match ptxas {
             Some(path) => {
                 let found = Ptxas::at(path);
@@ -31,17 +52,18 @@ impl Chooser {
         };
         Ok(Chooser {
             ptxas,
-            grid,
+            launch,
             cache: Cache::of_user().filter(|_| !no_cache),
         })
     }
 
-    /// Chooses for the kernels of a file.
+    /// Chooses for the kernels of a file, and assembles it where machine code is asked for.
     pub fn allocate(
         &self,
         input: &Input,
         options: &ModuleOptions,
-    ) -> anyhow::Result<(ModuleResult, Vec<KernelChoice>)> {
+        machine_code: bool,
+    ) -> anyhow::Result<Chosen> {
         let bar = progress_bar();
         let progress = |done: usize, all: usize| {
             bar.set_length(all as u64);
@@ -51,17 +73,25 @@ impl Chooser {
             source: &input.text,
             options,
             ptxas: self.ptxas.as_ref(),
-            grid: self.grid,
+            grid: self.launch.grid,
+            dynamic_shared: self.launch.dynamic_shared,
+            machine_code,
             exhaustive: false,
             cache: self.cache.as_ref(),
         };
         let choice = choose(request, Some(&progress));
         bar.finish_and_clear();
-        match choice {
-            Ok(choice) => Ok((choice.result, choice.kernels)),
-            Err(ChooseError::Ptx(error)) => Err(explain(input, error)),
-            Err(error) => Err(error.into()),
-        }
+        let told = |error: ChooseError| match error {
+            ChooseError::Ptx(error) => explain(input, error),
+            error => anyhow::Error::new(error).context(input.name.clone()),
+        };
+        let choice = choice.map_err(told)?;
+        let cubin = machine_code.then(|| assemble(request, &choice));
+        Ok(Chosen {
+            cubin: cubin.transpose().map_err(told)?,
+            result: choice.result,
+            kernels: choice.kernels,
+        })
     }
 }
 

@@ -295,6 +295,8 @@ impl<'t> Tuner<'t> {
             options: &options,
             ptxas: Some(ptxas),
             grid: self.grid,
+            dynamic_shared: None,
+            machine_code: false,
             exhaustive: false,
             cache: cache.as_ref(),
         };

@@ -8,16 +8,21 @@
 //!
 //! [`object`] reads the files that hold such code: cubins, fatbins, host objects, archives.
 //!
+//! [`edit`] inserts instructions into such code, [`spills`] moves spilled values from local to
+//! shared memory.
+//!
 //! Nothing is guessed: a word whose opcode, form or width is not in the opcode table is an
 //! error that names it.
 
 pub mod cfg;
+pub mod edit;
 pub mod hazard;
 pub mod isa;
 pub mod liveness;
 pub mod loops;
 pub mod object;
 pub mod pressure;
+pub mod spills;
 
 mod code;
 mod measure;

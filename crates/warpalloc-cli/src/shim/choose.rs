@@ -129,6 +129,8 @@ fn replacement(
             ptxas: Some(&ptxas),
             // Known at the launch only.
             grid: None,
+            dynamic_shared: None,
+            machine_code: false,
             exhaustive: false,
             cache: cache.as_ref(),
         };

@@ -112,7 +112,7 @@ impl Order {
     /// Whether two instructions read in the order of issue: those of one unit, and all
     /// that go through the memory queue.
     pub fn reads_after(self, earlier: Self) -> bool {
-        let queued = |order| matches!(order, Self::SharedLoad | Self::Memory);
+        let queued = |order| matches!(order, Self::SharedLoad | Self::Memory | Self::Transpose);
         self.writes_after(earlier) || queued(self) && queued(earlier)
     }
 }

@@ -17,7 +17,7 @@
 //!    textures and surfaces;
 //!    transcendental functions and conversions; double precision where its latency is variable.
 //! 5. The instructions of one of these groups read in order too, and so do all that go through
-//!    the memory queue: loads, stores, atomics, shuffles, but not LDC.
+//!    the memory queue: loads, stores, atomics, shuffles, MOVM, but not LDC.
 //! 6. `BAR` waits for the reads of what went through the memory queue before it.
 //! 7. `DEPBAR.LE SBn, k` waits for all but the last `k` instructions that signal a scoreboard,
 //!    which signal it in order of issue.

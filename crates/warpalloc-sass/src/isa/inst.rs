@@ -201,6 +201,22 @@ pub struct Control {
     pub reuse: u8,
 }
 
+/// From this stall on the yield bit has to be clear.
+const LONG_STALL: u8 = 12;
+
+impl Control {
+    /// The same bits with another stall and the yield bit that ptxas mostly sets with it. Stall and
+    /// yield bit act as one field: not every pair can be issued.
+    pub fn stalled(self, stall: u8) -> Self {
+        let signals = self.write_scoreboard.is_some() || self.read_scoreboard.is_some();
+        Self {
+            stall,
+            yields: stall < LONG_STALL && (signals || (1..=2).contains(&stall)),
+            ..self
+        }
+    }
+}
+
 /// A register field cannot be set as asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -230,6 +246,24 @@ pub enum EncodeError {
         reg: Reg,
         /// The registers of the operand.
         width: u8,
+    },
+    /// The instruction names no place in the code, or none that far away.
+    #[error("{mnemonic} cannot name a place {distance:#x} bytes away")]
+    Distance {
+        /// The instruction.
+        mnemonic: &'static str,
+        /// The distance asked for.
+        distance: i64,
+    },
+    /// A value does not fit its field.
+    #[error("{value:#x} does not fit the {field} of {mnemonic}")]
+    Value {
+        /// The instruction.
+        mnemonic: &'static str,
+        /// What the field holds.
+        field: &'static str,
+        /// The value asked for.
+        value: i64,
     },
     /// The word that results does not decode.
     #[error(transparent)]
@@ -350,6 +384,12 @@ impl Inst {
         }
     }
 
+    /// Whether stall and yield bit go together: from a stall of 12 on the bit has to be clear.
+    pub fn is_issuable(&self) -> bool {
+        let control = self.control();
+        control.stall < LONG_STALL || !control.yields
+    }
+
     /// The same instruction with other scheduling bits. Numbers are cut to their fields.
     pub fn with_control(&self, control: Control) -> Self {
         let scoreboard = |number: Option<u8>| u128::from(number.unwrap_or(7));
@@ -413,7 +453,7 @@ impl Inst {
     }
 }
 
-fn set_bits(word: &mut u128, at: u8, width: u8, value: u128) {
+pub(super) fn set_bits(word: &mut u128, at: u8, width: u8, value: u128) {
     let mask = ((1u128 << width) - 1) << at;
     *word = *word & !mask | (value << at) & mask;
 }

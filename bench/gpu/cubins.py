@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Condenses rows of cubins and pragmas that warpalloc-gpu writes as JSON into a Markdown table.
+
+    bench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md
+
+A cell is a time over that of ptxas at the same cap, both measured in turns. Every cell stands for
+output that was compared bit by bit with that of the uncapped original.
+"""
+import collections
+import json
+import math
+import sys
+
+
+def cell(row):
+    verdict = row["ours"]["verdict"]
+    if verdict == "yes":
+        return f"{row['time_ratio']:.2f}" if row["time_ratio"] else "equal"
+    return "–" if verdict.startswith("not built") else "WRONG"
+
+
+def mean(ratios):
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+
+
+def memory(row):
+    found = row["ours"]["resources"]
+    if row["ours"]["verdict"] != "yes" or not found:
+        return "–"
+    return f"{found['shared']} / {found['stack']}"
+
+
+def main():
+    path, commit = sys.argv[1:3]
+    data = json.load(open(path))
+    rows = [row for row in data["rows"] if row["ours"]]
+    columns = list(dict.fromkeys((row["strategy"], row["space"]) for row in rows))
+    groups = collections.OrderedDict()
+    for row in rows:
+        key = (row["source"], row["kernel"], row["cap"])
+        groups.setdefault(key, {})[(row["strategy"], row["space"])] = row
+    setup = data["setup"]
+    print("# Spills moved to shared memory\n")
+    print(f"```sh\nbench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md\n```\n")
+    print(f"RESULTS.json is what `warpalloc-gpu` wrote ([bench/gpu](../gpu/README.md)) at {commit}.\n")
+    print("Setup: " + ", ".join(f"{key} {setup[key]}" for key in sorted(setup)) + ".\n")
+    print("Each row is a kernel at a register cap at which ptxas spills. `us`: its time there; then the times")
+    print("of other code over it, below 1 is faster. Every cell with a number had every output bit equal to")
+    print("the uncapped original's. `–`: not built. `bytes`: shared memory per block and stack per thread.\n")
+    print("| column | rows | geometric mean | best | worst | above 1.03 | wrong |")
+    print("|---|---|---|---|---|---|---|")
+    for column in columns:
+        mine = [group[column] for group in groups.values() if column in group]
+        ratios = [row["time_ratio"] for row in mine if row["time_ratio"] and row["ours"]["verdict"] == "yes"]
+        wrong = sum(cell(row) == "WRONG" for row in mine)
+        if ratios:
+            print(f"| {' '.join(column)} | {len(ratios)} of {len(mine)} | {mean(ratios):.3f} | {min(ratios):.2f} "
+                  f"| {max(ratios):.2f} | {sum(r > 1.03 for r in ratios)} | {wrong} |")
+        else:
+            print(f"| {' '.join(column)} | 0 of {len(mine)} | – | – | – | – | {wrong} |")
+    print()
+    names = [" ".join(column) for column in columns]
+    print("| kernel | cap | spilled bytes | us | " + " | ".join(f"{name} | bytes" for name in names) + " |")
+    print("|---" * (4 + 2 * len(names)) + "|")
+    for (source, kernel, cap), group in groups.items():
+        first = next(iter(group.values()))
+        ptxas = first["ptxas"]
+        spilled = ptxas["resources"]["spill_stores"] + ptxas["resources"]["spill_loads"]
+        time = f"{ptxas['microseconds']:.1f}" if ptxas["microseconds"] else "–"
+        cells = [f"{source} {kernel}", str(cap), str(spilled), time]
+        for column in columns:
+            row = group.get(column)
+            cells += [cell(row), memory(row)] if row else ["", ""]
+        print("| " + " | ".join(cells) + " |")
+    reasons = collections.Counter()
+    for row in rows:
+        verdict = row["ours"]["verdict"]
+        if verdict != "yes":
+            name = f"{row['source']} {row['kernel']} at {row['cap']}, {row['strategy']} {row['space']}"
+            reasons[f"{name}: {verdict}"] += 1
+    if reasons:
+        print("\n## Not built, or wrong\n")
+        for reason in reasons:
+            print(f"- {reason}")
+
+
+main()

@@ -206,11 +206,24 @@ fn machine_code_is_chosen_and_assembled() {
     let judged = kernel.candidates.iter().find(|c| c.candidate == moved);
     assert!(judged.unwrap().score().unwrap() < 0.9, "{kernel:?}");
     let cubin = warpalloc_choose::assemble(request, &choice).unwrap();
+    let original = Assembly {
+        text: &kernel.candidates[0].text,
+        arch: "sm_90",
+        entry: None,
+        contraction: Contraction::Ptxas,
+    };
+    let original = ptxas.assemble(original).unwrap();
     let setting = Setting {
         block_threads: Some(128),
         blocks: Some(256),
         ..Setting::default()
     };
-    let estimate = judge(&Machine::H200, &cubin, "limbs", setting).unwrap();
-    assert!(!estimate.spills, "{kernel:?}");
+    let estimate = |cubin: &[u8]| judge(&Machine::H200, cubin, "limbs", setting).unwrap();
+    let [ratio, _] = estimate(&cubin).over(&estimate(&original));
+    let taken = kernel
+        .candidates
+        .iter()
+        .find(|c| c.candidate == kernel.chosen);
+    let expected = taken.unwrap().score().unwrap();
+    assert!((ratio - expected).abs() < 1e-9, "{ratio}, {kernel:?}");
 }

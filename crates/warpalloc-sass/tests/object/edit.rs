@@ -470,8 +470,9 @@ fn a_sequence_waits_for_what_it_needs_and_leaves_nothing_pending() {
     let control: Vec<_> = scheduled.iter().map(|inst| inst.control()).collect();
     assert_eq!(control[0].write_scoreboard, Some(3));
     assert_eq!(control[1].wait_mask, 1 << 3);
+    // Four cycles are the least that ptxas leaves; on a GPU they were too few for such a chain.
     assert!(
-        control[1].stall >= 4,
+        control[1].stall >= 6,
         "LEA reads what LOP3 writes: {}",
         control[1].stall
     );

@@ -451,6 +451,7 @@ fn jumps_to_the_first_instruction_pass_the_entry_by() {
     let new = edit.finish().unwrap();
     assert_eq!(new.instructions, [0x20, 0x30, 0x50, 0x60]);
     assert_eq!(new.targets, [0, 0x30, 0x50, 0x60]);
+    assert_eq!(new.bytes.len(), 128, "filled up as ptxas does");
     let moved = Code::decode(&new.bytes, 90).unwrap();
     let expected = bra.with_place(-32).unwrap();
     assert_eq!(moved.insts()[3], expected, "behind the entry");

@@ -9,6 +9,7 @@ output that was compared bit by bit with that of the uncapped original.
 import collections
 import json
 import math
+import re
 import sys
 
 
@@ -21,6 +22,16 @@ def cell(row):
 
 def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+
+
+def print_means(title, rows):
+    ratios = [row["time_ratio"] for row in rows if row["time_ratio"] and row["ours"]["verdict"] == "yes"]
+    wrong = sum(cell(row) == "WRONG" for row in rows)
+    cells = ["–"] * 4
+    if ratios:
+        slower = sum(ratio > 1.03 for ratio in ratios)
+        cells = [f"{mean(ratios):.3f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", str(slower)]
+    print(f"| {title} | {len(ratios)} of {len(rows)} | " + " | ".join(cells) + f" | {wrong} |")
 
 
 def memory(row):
@@ -41,23 +52,21 @@ def main():
         groups.setdefault(key, {})[(row["strategy"], row["space"])] = row
     setup = data["setup"]
     print("# Spills moved to shared memory\n")
-    print(f"```sh\nbench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md\n```\n")
+    print("```sh\nbench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md\n```\n")
     print(f"RESULTS.json is what `warpalloc-gpu` wrote ([bench/gpu](../gpu/README.md)) at {commit}.\n")
     print("Setup: " + ", ".join(f"{key} {setup[key]}" for key in sorted(setup)) + ".\n")
     print("Each row is a kernel at a register cap at which ptxas spills. `us`: its time there; then the times")
     print("of other code over it, below 1 is faster. Every cell with a number had every output bit equal to")
-    print("the uncapped original's. `–`: not built. `bytes`: shared memory per block and stack per thread.\n")
+    print("the uncapped original's. `–`: not built. `bytes`: shared memory per block and stack per thread.")
+    print("A column `cubin NAME` is what `--cubin NAME=FLAGS` of the run made of ptxas's cubin, `ptxas NAME` the")
+    print("original with that pragma.\n")
     print("| column | rows | geometric mean | best | worst | above 1.03 | wrong |")
     print("|---|---|---|---|---|---|---|")
     for column in columns:
         mine = [group[column] for group in groups.values() if column in group]
-        ratios = [row["time_ratio"] for row in mine if row["time_ratio"] and row["ours"]["verdict"] == "yes"]
-        wrong = sum(cell(row) == "WRONG" for row in mine)
-        if ratios:
-            print(f"| {' '.join(column)} | {len(ratios)} of {len(mine)} | {mean(ratios):.3f} | {min(ratios):.2f} "
-                  f"| {max(ratios):.2f} | {sum(r > 1.03 for r in ratios)} | {wrong} |")
-        else:
-            print(f"| {' '.join(column)} | 0 of {len(mine)} | – | – | – | – | {wrong} |")
+        print_means(" ".join(column), mine)
+        whole = [row for row in mine if (row["ours"]["resources"] or {}).get("stack") == 0]
+        print_means(" ".join(column) + ", no stack left", whole)
     print()
     names = [" ".join(column) for column in columns]
     print("| kernel | cap | spilled bytes | us | " + " | ".join(f"{name} | bytes" for name in names) + " |")
@@ -77,6 +86,8 @@ def main():
         verdict = row["ours"]["verdict"]
         if verdict != "yes":
             name = f"{row['source']} {row['kernel']} at {row['cap']}, {row['strategy']} {row['space']}"
+            # Where the files lay says nothing.
+            verdict = re.sub(r"/\S*/", "", verdict)
             reasons[f"{name}: {verdict}"] += 1
     if reasons:
         print("\n## Not built, or wrong\n")

@@ -180,6 +180,9 @@ fn preset(name: &str) -> Result<String, String> {
 
 /// Allocates the registers of PTX files.
 pub fn run(args: AllocArgs) -> anyhow::Result<()> {
+    if args.cubin_spills.is_asked_for() {
+        return alloc_spills::run(&args, &outputs(&args)?);
+    }
     let options = options(&args)?;
     let chooser = match is_best(&args, &options) {
         true => {
@@ -194,9 +197,6 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     };
     warn_of_idle_knobs(&args, &options);
     let outputs = outputs(&args)?;
-    if args.cubin_spills.is_asked_for() {
-        return alloc_spills::run(&args, &outputs);
-    }
     let mut results = Vec::with_capacity(args.input.len());
     for (path, output) in args.input.iter().zip(outputs) {
         let input = Input::read(path)?;

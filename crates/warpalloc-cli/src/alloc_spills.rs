@@ -28,6 +28,9 @@ pub struct SpillFlags {
     /// Moves all spills, also where fewer blocks then fit a multiprocessor
     #[arg(long, requires = "spills")]
     force: bool,
+    /// Moves the spills accessed most where moving all would cost blocks
+    #[arg(long, requires = "spills", conflicts_with = "force")]
+    partial: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -62,6 +65,7 @@ pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
     options.block = args.block;
     options.dynamic_shared = args.cubin_spills.dynamic_shared;
     options.force = args.cubin_spills.force;
+    options.partial = args.cubin_spills.partial;
     let mut reports = Vec::new();
     let mut results = Vec::new();
     for path in &args.input {

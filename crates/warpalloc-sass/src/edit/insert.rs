@@ -8,6 +8,11 @@ use crate::code::Code;
 use crate::isa::{EncodeError, Inst, PlaceRef};
 use crate::object::{Function, NewCode};
 
+/// ptxas makes the size of code a multiple of this.
+const CODE_ALIGNMENT: usize = 128;
+/// The NOP that ptxas fills it up with.
+const PADDING: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
+
 /// Code cannot be inserted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -134,6 +139,10 @@ impl<'c> Edit<'c> {
             for new in self.after.get(&index).into_iter().flatten() {
                 write(&mut bytes, new);
             }
+        }
+        let is_larger = places.end > Code::offset(insts.len());
+        while is_larger && !bytes.len().is_multiple_of(CODE_ALIGNMENT) {
+            bytes.extend(PADDING.to_le_bytes());
         }
         Ok(NewCode {
             bytes,

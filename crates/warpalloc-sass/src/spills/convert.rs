@@ -25,8 +25,11 @@ pub struct Options {
     /// Bytes of dynamic shared memory that every launch has; needed where the kernel uses shared
     /// memory.
     pub dynamic_shared: Option<u32>,
-    /// Moves all spills, also where fewer blocks then run at a time.
+    /// Moves all spills, also where fewer blocks then run at a time, and as many as fit where a
+    /// block cannot have all.
     pub force: bool,
+    /// Moves the words accessed most where moving all would cost blocks.
+    pub partial: bool,
 }
 
 /// A cubin with spills in shared memory.
@@ -81,7 +84,9 @@ pub fn spills_to_shared(
     let places = match room.fits(words, options.force)? {
         words_that_fit if words_that_fit >= words => choose(&frame, words),
         // What is left in local memory is addressed in a way that has run on sm_90 alone.
-        words_that_fit if words_that_fit > 0 && read.arch.sm >= 90 => {
+        words_that_fit
+            if words_that_fit > 0 && (options.partial || options.force) && read.arch.sm >= 90 =>
+        {
             choose(&frame, words_that_fit)
         }
         _ => return Err(room.refusal(words)),

@@ -16,9 +16,11 @@
 //!
 //! # What moves
 //!
-//! Everything, where the blocks that fit a multiprocessor stay as many as they are; else the words
-//! that are accessed most, loops counting tenfold, as far as that holds. Words that stay in local
-//! memory are then addressed through a uniform register, which holds what R1 held.
+//! Everything, where the blocks that fit a multiprocessor stay as many as they are.
+//! [`Options::force`] moves everything at the cost of blocks, [`Options::partial`] the words that are
+//! accessed most, loops counting tenfold, as far as that costs none. Words that stay in local
+//! memory are then addressed through a uniform register, which holds what R1 held. Neither is
+//! the default: shared memory is taken from the L1 cache, and what stays in local memory misses it.
 //!
 //! # What is proved
 //!

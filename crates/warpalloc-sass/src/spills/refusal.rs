@@ -113,7 +113,7 @@ pub enum Refusal {
     /// Fewer blocks would run at a time.
     #[error(
         "{needed} bytes of shared memory leave {after} of {before} blocks to a multiprocessor; \
-         --force moves the spills all the same"
+         --force moves the spills all the same, --partial some of them"
     )]
     Occupancy {
         /// Bytes that are needed.

@@ -451,6 +451,7 @@ fn jumps_to_the_first_instruction_pass_the_entry_by() {
     let new = edit.finish().unwrap();
     assert_eq!(new.instructions, [0x20, 0x30, 0x50, 0x60]);
     assert_eq!(new.targets, [0, 0x30, 0x50, 0x60]);
+    assert_eq!(new.bytes.len(), 128, "filled up as ptxas does");
     let moved = Code::decode(&new.bytes, 90).unwrap();
     let expected = bra.with_place(-32).unwrap();
     assert_eq!(moved.insts()[3], expected, "behind the entry");
@@ -470,8 +471,9 @@ fn a_sequence_waits_for_what_it_needs_and_leaves_nothing_pending() {
     let control: Vec<_> = scheduled.iter().map(|inst| inst.control()).collect();
     assert_eq!(control[0].write_scoreboard, Some(3));
     assert_eq!(control[1].wait_mask, 1 << 3);
+    // Four cycles are the least that ptxas leaves; on a GPU they were too few for such a chain.
     assert!(
-        control[1].stall >= 4,
+        control[1].stall >= 6,
         "LEA reads what LOP3 writes: {}",
         control[1].stall
     );

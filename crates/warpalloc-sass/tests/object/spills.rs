@@ -115,7 +115,11 @@ fn data_registers(code: &Code, memory: SpillMemory) -> Vec<u8> {
 fn what_costs_blocks_stays_in_local_memory() {
     let Some(ptxas) = tool("ptxas") else { return };
     let bytes = capped(&ptxas, "bigbb.sm_90", "sm_90", 64);
-    let done = spills_to_shared(&bytes, "bigbb", &options(128)).unwrap();
+    let refusal = spills_to_shared(&bytes, "bigbb", &options(128)).unwrap_err();
+    assert!(matches!(refusal, Refusal::Occupancy { .. }), "{refusal}");
+    let mut partial = options(128);
+    partial.partial = true;
+    let done = spills_to_shared(&bytes, "bigbb", &partial).unwrap();
     assert_eq!(done.blocks_before, done.blocks_after);
     assert!(
         done.moved > 0 && done.kept > 0,
@@ -144,7 +148,7 @@ fn what_costs_blocks_stays_in_local_memory() {
     assert!(forced.blocks_after < forced.blocks_before);
     // Where an address through a uniform register has not run, it is all or nothing.
     let bytes = capped(&ptxas, "bigbb.sm_90", "sm_80", 64);
-    let refusal = spills_to_shared(&bytes, "bigbb", &options(128)).unwrap_err();
+    let refusal = spills_to_shared(&bytes, "bigbb", &partial).unwrap_err();
     assert!(matches!(refusal, Refusal::TooLarge { .. }), "{refusal}");
 }
 

@@ -9,7 +9,7 @@ use warpalloc::target::sm::Sm;
 use warpalloc::target::{File, Target};
 use warpalloc::{Options, allocate, text};
 
-/// Eight loads that are summed up in the end.
+/// Four loads that are summed up in the end.
 const SUM: &str = "
 target hardware sm_90
 kernel sum {

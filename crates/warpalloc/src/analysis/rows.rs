@@ -19,20 +19,20 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
     pub fn from_pairs(keys: usize, pairs: impl Iterator<Item = (K, T)> + Clone) -> Rows<K, T> {
         let mut starts = vec![0u32; keys + 1];
         let mut any = None;
-        for (key, item) in pairs.clone() {
+        pairs.clone().for_each(|(key, item)| {
             starts[key.index() + 1] += 1;
             any = Some(item);
-        }
+        });
         for key in 0..keys {
             starts[key + 1] += starts[key];
         }
         let mut items = any.map_or(Vec::new(), |any| vec![any; starts[keys] as usize]);
         // Each start moves to its row's end, which is the next row's start.
-        for (key, item) in pairs {
+        pairs.for_each(|(key, item)| {
             let at = &mut starts[key.index()];
             items[*at as usize] = item;
             *at += 1;
-        }
+        });
         starts.rotate_right(1);
         starts[0] = 0;
         Rows {

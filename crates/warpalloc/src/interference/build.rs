@@ -248,10 +248,8 @@ impl Build<'_> {
 
     fn finish(self) -> Interference {
         let values = self.program.values.len();
-        let (starts, neighbours) = self.runs.into_rows(values);
         let mut interference = Interference {
-            starts,
-            neighbours,
+            rows: self.runs.into_rows(values),
             distances: FxHashMap::default(),
             occurring: self.occurring,
             clobbered: self.clobbered,
@@ -261,7 +259,7 @@ impl Build<'_> {
         conditions.retain(|&((a, b), _)| !interference.interferes(a, b));
         conditions.sort_unstable();
         if !conditions.is_empty() {
-            interference.add_conditions(&conditions);
+            interference.add_conditions(values, &conditions);
         }
         interference
     }
@@ -269,7 +267,7 @@ impl Build<'_> {
 
 impl Interference {
     /// Adds edges between values that do not interfere yet, given in ascending order.
-    fn add_conditions(&mut self, conditions: &[((Value, Value), Option<i32>)]) {
+    fn add_conditions(&mut self, values: usize, conditions: &[((Value, Value), Option<i32>)]) {
         let mut more: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
         for &((a, b), distance) in conditions {
             let flag = if distance.is_some() { CONDITIONAL } else { 0 };
@@ -279,23 +277,11 @@ impl Interference {
                 self.distances.insert((a, b), distance);
             }
         }
-        let values = self.starts.len() - 1;
-        let mut starts = Vec::with_capacity(values + 1);
-        let mut neighbours = Vec::with_capacity(self.neighbours.len() + 2 * conditions.len());
-        starts.push(0);
-        for value in (0..values).map(Value::new) {
-            // Conditions are sorted, so what is added to a row ascends as the row does.
-            let mut rest = self.row(value);
-            for &entry in &more[value] {
-                let before = rest.partition_point(|&known| known < entry & !CONDITIONAL);
-                neighbours.extend_from_slice(&rest[..before]);
-                neighbours.push(entry);
-                rest = &rest[before..];
-            }
-            neighbours.extend_from_slice(rest);
-            starts.push(neighbours.len() as u32);
+        for (value, row) in more.iter_mut().filter(|(_, row)| !row.is_empty()) {
+            row.extend_from_slice(self.rows.row(value));
+            row.sort_unstable_by_key(|entry| entry & !CONDITIONAL);
         }
-        self.starts = starts;
-        self.neighbours = neighbours;
+        let replaced = |value| Some(more[value].as_slice()).filter(|row| !row.is_empty());
+        self.rows = self.rows.replaced(values, replaced);
     }
 }

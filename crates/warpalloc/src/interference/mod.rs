@@ -26,6 +26,7 @@ mod rows;
 use crate::target::UnitSet;
 pub use build::copied_parts;
 
+use crate::analysis::Rows;
 use crate::ir::Value;
 use crate::stats::GraphStats;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
@@ -37,9 +38,8 @@ const CONDITIONAL: u32 = 1 << 31;
 /// The interference of a program's values.
 #[derive(Clone, Debug)]
 pub struct Interference {
-    /// `starts[v]..starts[v + 1]` are the neighbours of `v`.
-    starts: Vec<u32>,
-    neighbours: Vec<u32>,
+    /// Neighbours in ascending order.
+    rows: Rows<Value, u32>,
     /// For conditional edges `(a, b)`: where `b` starts, counted from the start of `a`.
     distances: FxHashMap<(Value, Value), i32>,
     occurring: EntitySet<Value>,
@@ -129,8 +129,7 @@ impl Interference {
     }
 
     fn row(&self, value: Value) -> &[u32] {
-        let start = self.starts[value.index()] as usize;
-        &self.neighbours[start..self.starts[value.index() + 1] as usize]
+        self.rows.row(value)
     }
 }
 

@@ -2,8 +2,12 @@
 //!
 //! A definition yields one *run*: the value it writes and all values live beside it. The
 //! rows are the symmetric closure of all runs. Transposing a relation whose rows are
-//! visited in ascending order leaves ascending rows, so transposing twice sorts, and each
-//! row is then merged from the two directions. Everything is linear in the runs.
+//! visited in ascending order leaves ascending rows, and a symmetric relation is its own
+//! transpose. Everything but the order of the runs is linear in them.
+
+use crate::analysis::Rows;
+use crate::ir::Value;
+use cranelift_entity::EntityRef;
 
 /// Values that interfere, run by run; duplicates and a value's own number do no harm.
 #[derive(Debug, Default)]
@@ -24,46 +28,52 @@ impl Runs {
         self.items.extend(items);
     }
 
-    /// The rows of all values below `values`: where each begins, and the neighbours.
-    pub(super) fn into_rows(self, values: usize) -> (Vec<u32>, Vec<u32>) {
-        let forward = self.grouped(values);
-        drop(self);
-        let backward = forward.transposed();
-        let forward = backward.transposed();
-        merged(&forward, &backward)
-    }
-
-    /// The runs of each value together, without duplicates.
-    fn grouped(&self, values: usize) -> Relation {
-        let mut first = vec![0u32; values + 1];
-        for &(value, _) in &self.heads {
-            first[value as usize + 1] += 1;
+    /// The neighbours of all values below `values`, ascending.
+    pub(super) fn into_rows(self, values: usize) -> Rows<Value, u32> {
+        let mut order: Vec<usize> = (0..self.heads.len()).collect();
+        order.sort_by_key(|&run| self.heads[run].0);
+        let pairs = order.iter().flat_map(|&run| {
+            let value = self.heads[run].0;
+            let items = self.run(run).iter().filter(move |&&item| item != value);
+            items.map(move |&item| (value, item))
+        });
+        let backward = pairs
+            .clone()
+            .map(|(value, item)| (Value::new(item as usize), value));
+        let backward = Rows::from_pairs(values, backward);
+        // Room for both directions of each pair.
+        let mut starts = vec![0u32; values + 1];
+        pairs.for_each(|(value, item)| {
+            starts[value as usize + 1] += 1;
+            starts[item as usize + 1] += 1;
+        });
+        for value in 0..values {
+            starts[value + 1] += starts[value];
         }
-        accumulate(&mut first);
-        let mut next = first.clone();
-        let mut order = vec![0u32; self.heads.len()];
-        for (index, &(value, _)) in self.heads.iter().enumerate() {
-            order[next[value as usize] as usize] = index as u32;
-            next[value as usize] += 1;
-        }
-        let mut starts = Vec::with_capacity(values + 1);
-        let mut items = Vec::with_capacity(self.items.len());
-        let mut seen = vec![u32::MAX; values];
-        starts.push(0);
-        for value in 0..values as u32 {
-            seen[value as usize] = value;
-            let runs = first[value as usize] as usize..first[value as usize + 1] as usize;
-            for &run in &order[runs] {
-                for &item in self.run(run as usize) {
-                    if seen[item as usize] != value {
-                        seen[item as usize] = value;
-                        items.push(item);
-                    }
-                }
+        let mut ends = starts.clone();
+        let mut neighbours = vec![u32::MAX; starts[values] as usize];
+        let mut add = |value: u32, neighbour: u32| {
+            let (start, end) = (starts[value as usize], &mut ends[value as usize]);
+            // A pair that is met again is met next.
+            if *end == start || neighbours[*end as usize - 1] != neighbour {
+                neighbours[*end as usize] = neighbour;
+                *end += 1;
             }
-            starts.push(items.len() as u32);
+        };
+        let mut runs = order.iter().peekable();
+        for value in 0..values as u32 {
+            while let Some(&run) = runs.next_if(|&&run| self.heads[run].0 == value) {
+                let items = self.run(run).iter().filter(|&&item| item != value);
+                items.for_each(|&item| add(item, value));
+            }
+            let defined = backward.row(Value::new(value as usize));
+            defined.iter().for_each(|&other| add(other, value));
         }
-        Relation { starts, items }
+        let mut rows = Rows::from_pairs(0, std::iter::empty());
+        for (start, end) in starts.into_iter().zip(ends).take(values) {
+            rows.push(&neighbours[start as usize..end as usize]);
+        }
+        rows
     }
 
     fn run(&self, index: usize) -> &[u32] {
@@ -71,65 +81,6 @@ impl Runs {
         let end = self.heads.get(index + 1);
         &self.items[start..end.map_or(self.items.len(), |next| next.1 as usize)]
     }
-}
-
-/// Rows of one direction.
-struct Relation {
-    starts: Vec<u32>,
-    items: Vec<u32>,
-}
-
-impl Relation {
-    fn row(&self, value: usize) -> &[u32] {
-        &self.items[self.starts[value] as usize..self.starts[value + 1] as usize]
-    }
-
-    /// The other direction, in ascending rows.
-    fn transposed(&self) -> Relation {
-        let mut starts = vec![0u32; self.starts.len()];
-        for &item in &self.items {
-            starts[item as usize + 1] += 1;
-        }
-        accumulate(&mut starts);
-        let mut next = starts.clone();
-        let mut items = vec![0u32; self.items.len()];
-        for value in 0..self.starts.len() - 1 {
-            for &item in self.row(value) {
-                let at = &mut next[item as usize];
-                items[*at as usize] = value as u32;
-                *at += 1;
-            }
-        }
-        Relation { starts, items }
-    }
-}
-
-fn accumulate(counts: &mut [u32]) {
-    let mut sum = 0;
-    for count in counts {
-        sum += *count;
-        *count = sum;
-    }
-}
-
-/// The union of two relations with ascending rows.
-fn merged(a: &Relation, b: &Relation) -> (Vec<u32>, Vec<u32>) {
-    let values = a.starts.len() - 1;
-    let mut starts = Vec::with_capacity(values + 1);
-    let mut items = Vec::with_capacity(a.items.len() + b.items.len());
-    starts.push(0);
-    for value in 0..values {
-        let (mut x, mut y) = (a.row(value), b.row(value));
-        while let (Some(&left), Some(&right)) = (x.first(), y.first()) {
-            items.push(left.min(right));
-            x = &x[(left <= right) as usize..];
-            y = &y[(right <= left) as usize..];
-        }
-        items.extend_from_slice(x);
-        items.extend_from_slice(y);
-        starts.push(items.len() as u32);
-    }
-    (starts, items)
 }
 
 #[cfg(test)]
@@ -159,9 +110,9 @@ mod tests {
             runs.begin(value);
             runs.extend(others.into_iter());
         }
-        let (starts, items) = runs.into_rows(VALUES);
+        let rows = runs.into_rows(VALUES);
         for (value, expected) in expected.iter().enumerate() {
-            let row = &items[starts[value] as usize..starts[value + 1] as usize];
+            let row = rows.row(Value::new(value));
             assert_eq!(row, expected.iter().copied().collect::<Vec<_>>());
         }
     }

@@ -1,9 +1,8 @@
 //! What a strategy needs to know about a program, computed together.
 
 use super::{Program, Value};
-use crate::analysis::{Code, Frequencies, LiveSet, Liveness, Loops, Order};
+use crate::analysis::{Frequencies, Liveness, Loops, Order};
 use crate::function::Block;
-use crate::target::{File, Target};
 
 /// Facts about a program; stale as soon as it changes.
 #[derive(Clone, Debug)]
@@ -66,55 +65,11 @@ impl Facts {
     }
 }
 
-/// Units of one file in use while each operation of `block` executes: the greater of what
-/// is live before it and what is live after it, results without a reader included.
-pub fn block_pressure(
-    program: &Program,
-    target: &Target,
-    liveness: &Liveness<Value>,
-    live: &mut LiveSet<Value>,
-    block: Block,
-    file: File,
-) -> Vec<u32> {
-    let width = |value: Value| {
-        let class = target.class(program.values[value].class);
-        if class.file == file {
-            class.width as u32
-        } else {
-            0
-        }
-    };
-    live.start_at_end(liveness, block);
-    let mut now: u32 = live.iter().map(width).sum();
-    let mut pressure: Vec<u32> = Vec::with_capacity(program.blocks[block].ops.len());
-    for point in program.points(block).rev() {
-        let accesses = program.accesses(point);
-        let accesses: smallvec::SmallVec<[_; 8]> = accesses.collect();
-        let mut after = now;
-        for &(value, role) in &accesses {
-            if role.writes() && !live.contains(value) {
-                after += width(value);
-            } else if role.writes() {
-                now -= width(value);
-                live.remove(value);
-            }
-        }
-        for &(value, role) in &accesses {
-            if role.reads() && live.insert(value) {
-                now += width(value);
-            }
-        }
-        pressure.push(after.max(now));
-    }
-    pressure.reverse();
-    pressure
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::function::{Builder, Effect};
-    use crate::target::Class;
+    use crate::target::{Class, Target};
 
     /// Such an edge needs no copy, hence no block of its own, but the value crosses it.
     #[test]

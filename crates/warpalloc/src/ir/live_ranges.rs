@@ -577,7 +577,7 @@ mod tests {
     /// A value covers a position if it is live there, or written by the operation before it,
     /// or early by the one after it, and no other.
     #[test]
-    fn ranges_cover_what_is_live_or_written() {
+    fn segments_cover_what_is_live_or_written() {
         let target = Target::hardware(90).unwrap();
         for seed in 0..60 {
             let mut rng = Rng::new(seed);

@@ -29,7 +29,7 @@ mod facts;
 mod live_ranges;
 
 pub use banks::{BANKS, ReadWith, read_together};
-pub use facts::{Facts, block_pressure};
+pub use facts::Facts;
 pub use live_ranges::{LiveRanges, Segment, overlap};
 
 use crate::allocation::Space;

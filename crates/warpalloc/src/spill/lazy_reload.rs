@@ -20,9 +20,9 @@
 //! nothing in the program shows where on a path they changed.
 
 use super::{Home, Spiller};
-use crate::analysis::{Cfg, LiveSet};
+use crate::analysis::Cfg;
 use crate::function::{Block, Clobbers, Role};
-use crate::ir::{Facts, Op, Program, Slot, Value, block_pressure};
+use crate::ir::{Facts, LiveRanges, Op, Program, Slot, Value};
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -67,7 +67,7 @@ struct Join<'a, 'p> {
     spiller: &'a Spiller<'a>,
     program: &'a Program<'p>,
     facts: &'a Facts,
-    room: Room<'a, 'p>,
+    room: Room<'a>,
     owner_of_slot: SecondaryMap<Slot, Option<Value>>,
     owner_of_carrier: SecondaryMap<Value, Option<Value>>,
     tails: FxHashMap<(Block, Value), Tail>,
@@ -457,55 +457,62 @@ impl<'a, 'p> Join<'a, 'p> {
         stretches: Vec<(Block, Range<usize>)>,
     ) -> bool {
         let class = self.spiller.target.class(self.program.values[piece].class);
-        self.room.take(class.file, class.width as u32, &stretches)
+        self.room.take(class.file, class.width as i32, &stretches)
     }
 }
 
-/// The pressure of each file at every operation of the blocks looked at so far.
-struct Room<'a, 'p> {
-    program: &'a Program<'p>,
+/// The pressure of each file at every operation.
+struct Room<'a> {
     target: &'a Target,
-    facts: &'a Facts,
-    live: LiveSet<Value>,
-    pressure: Vec<SecondaryMap<Block, Option<Vec<u32>>>>,
+    ranges: LiveRanges,
+    /// By file, and by the position before each operation, the greater of the units in use
+    /// before and after it.
+    units: Vec<Vec<i32>>,
 }
 
-impl<'a, 'p> Room<'a, 'p> {
-    fn new(program: &'a Program<'p>, target: &'a Target, facts: &'a Facts) -> Room<'a, 'p> {
+impl<'a> Room<'a> {
+    fn new(program: &Program, target: &'a Target, facts: &Facts) -> Room<'a> {
+        let ranges = LiveRanges::compute(program, target, facts);
+        let mut units = ranges.pressure(target);
+        for of_file in &mut units {
+            for at in 1..of_file.len() {
+                of_file[at - 1] = of_file[at - 1].max(of_file[at]);
+            }
+        }
         Room {
-            program,
             target,
-            facts,
-            live: LiveSet::new(program.values.len()),
-            pressure: vec![SecondaryMap::new(); target.files().len()],
+            ranges,
+            units,
         }
     }
 
     /// Alignment leaves holes, the more the larger the file.
-    fn limit(&self, file: File) -> u32 {
+    fn limit(&self, file: File) -> i32 {
         let info = self.target.file(file);
         let margin = (self.target.budget(file) / 16).max(1) * info.units_per_reg;
-        info.units.saturating_sub(margin) as u32
+        info.units.saturating_sub(margin) as i32
     }
 
-    fn row(&mut self, file: File, block: Block) -> &mut Vec<u32> {
-        let (program, target, live) = (self.program, self.target, &mut self.live);
-        let liveness = &self.facts.liveness;
-        self.pressure[file.index()][block]
-            .get_or_insert_with(|| block_pressure(program, target, liveness, live, block, file))
+    /// The pressure of `file` at a range of operations.
+    fn row(&mut self, file: File, (block, range): &(Block, Range<usize>)) -> &mut [i32] {
+        let base = self.ranges.base(*block) as usize;
+        &mut self.units[file.index()][base + range.start..base + range.end]
     }
 
     /// Keeps `width` units of `file` throughout `stretches`, if they are free there.
-    fn take(&mut self, file: File, width: u32, stretches: &[(Block, Range<usize>)]) -> bool {
+    fn take(&mut self, file: File, width: i32, stretches: &[(Block, Range<usize>)]) -> bool {
         let limit = self.limit(file);
-        let fits = stretches.iter().all(|(block, range)| {
-            let row = &self.row(file, *block)[range.clone()];
-            row.iter().all(|&units| units + width <= limit)
+        let mut rows = stretches.iter();
+        let fits = rows.all(|at| {
+            self.row(file, at)
+                .iter()
+                .all(|units| units + width <= limit)
         });
         if fits {
-            for (block, range) in stretches {
-                let row = &mut self.row(file, *block)[range.clone()];
-                row.iter_mut().for_each(|units| *units += width);
+            for at in stretches {
+                self.row(file, at)
+                    .iter_mut()
+                    .for_each(|units| *units += width);
             }
         }
         fits

@@ -77,7 +77,7 @@ pub struct FunctionValues {
     pub peak_at: Option<Place>,
     /// The values that take general registers, in the order they are first written.
     pub values: Vec<LiveValue>,
-    peak_moment: Option<Moment>,
+    at_peak: BTreeSet<VReg>,
     /// Line of the instructions that have text.
     insts: Vec<(usize, Inst)>,
     function: Function,
@@ -87,19 +87,19 @@ pub struct FunctionValues {
 impl FunctionValues {
     /// What is live at the peak.
     pub fn live_at_peak(&self) -> Vec<&LiveValue> {
-        match self.peak_moment {
-            Some(moment) => self.live_at(moment),
-            None => Vec::new(),
-        }
+        let values = self.values.iter();
+        values.filter(|value| self.is_live_at_peak(value)).collect()
     }
 
     /// What is live before the first statement of a line; `None` where none begins there.
     pub fn live_at_line(&self, line: usize) -> Option<Vec<&LiveValue>> {
         let (_, inst) = self.insts.iter().find(|(at, _)| *at == line)?;
-        Some(self.live_at(Moment::Before(*inst)))
+        let live = self.live_at(Moment::Before(*inst));
+        let values = self.values.iter();
+        Some(values.filter(|v| live.contains(&v.vreg)).collect())
     }
 
-    fn live_at(&self, wanted: Moment) -> Vec<&LiveValue> {
+    fn live_at(&self, wanted: Moment) -> BTreeSet<VReg> {
         let mut found = BTreeSet::new();
         let block = match wanted {
             Moment::Entry(block) => block,
@@ -110,8 +110,7 @@ impl FunctionValues {
                 found.clone_from(live);
             }
         });
-        let values = self.values.iter();
-        values.filter(|v| found.contains(&v.vreg)).collect()
+        found
     }
 
     /// Goes back through a block and shows what is in registers at each moment: what is live, and
@@ -156,8 +155,7 @@ impl FunctionValues {
 
     /// Whether `value` is live at the peak.
     pub fn is_live_at_peak(&self, value: &LiveValue) -> bool {
-        let live = self.live_at_peak();
-        live.iter().any(|other| other.vreg == value.vreg)
+        self.at_peak.contains(&value.vreg)
     }
 }
 
@@ -265,17 +263,21 @@ impl Text<'_, '_, '_> {
             let span = self.lowered.span(inst)?;
             Some((self.lines.line(span.start), inst))
         });
-        FunctionValues {
+        let mut found = FunctionValues {
             name: ast.name.text.to_owned(),
             line: self.lines.line(ast.name.span.start),
             peak: peak.units.div_ceil(target.file(File::R).units_per_reg),
             peak_at,
             values,
-            peak_moment: peak.at,
+            at_peak: BTreeSet::new(),
             insts: insts.collect(),
             function: function.clone(),
             liveness,
-        }
+        };
+        found.at_peak = peak
+            .at
+            .map_or_else(BTreeSet::new, |peak| found.live_at(peak));
+        found
     }
 
     /// Allocates within `cap` registers and notes what became of each value.

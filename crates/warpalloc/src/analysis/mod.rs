@@ -5,6 +5,7 @@
 //!         └─→ Loops ──→ Frequencies
 //! Liveness ──┬─→ Pressure ──→ register_floor
 //!            ├─→ NextUses (and Loops)
+//!            ├─→ LiveRanges
 //!            └─→ Webs
 //! ```
 //!
@@ -23,6 +24,7 @@ mod cfg;
 mod dominators;
 mod floor;
 mod frequency;
+mod live_range;
 mod live_through_calls;
 mod liveness;
 mod loops;
@@ -36,6 +38,7 @@ pub use cfg::{Cfg, Code};
 pub use dominators::Dominators;
 pub use floor::register_floor;
 pub use frequency::Frequencies;
+pub use live_range::{LiveRanges, Occurrence, Position, Segment, Touch};
 pub use live_through_calls::live_through_calls;
 pub(crate) use liveness::Bits;
 pub(crate) use liveness::Revision;

@@ -276,10 +276,10 @@ mod tests {
         let ranges = LiveRanges::compute(&program, &case.target, &Facts::of(&program));
         let v0 = Value::new(0);
         let lazy = PointPressure::new(&program, &case.target, &ranges, true);
-        assert_eq!(lazy.freed(v0).collect::<Vec<_>>(), [6..8]);
+        assert!(lazy.freed(v0).eq(std::iter::once(6..8)));
         let mut pressure = PointPressure::new(&program, &case.target, &ranges, false);
         let freed: Vec<_> = pressure.freed(v0).collect();
-        assert_eq!(pressure.lived(v0).collect::<Vec<_>>(), [2..10]);
+        assert!(pressure.lived(v0).eq(std::iter::once(2..10)));
         assert_eq!(freed, [3..5, 6..9]);
         let both_live = 4..8;
         assert_eq!(pressure.of(File::R)[both_live.clone()], [2; 4]);

@@ -4,8 +4,8 @@ use crate::random::{FUNCTIONS, function};
 use cranelift_entity::EntityRef;
 use std::collections::{BTreeMap, BTreeSet};
 use warpalloc::analysis::{
-    Cfg, Code, LOOP_EXIT, LiveSet, Liveness, Loops, Moment, NEVER, NextUses, Order, Pressure,
-    PressureWalk, Webs,
+    Cfg, Code, LOOP_EXIT, LiveRanges, LiveSet, Liveness, Loops, Moment, NEVER, NextUses, Order,
+    Position, Pressure, PressureWalk, Touch, Webs,
 };
 use warpalloc::function::{Block, Builder, Function, Inst, Role, VReg};
 use warpalloc::target::{Class, File, Target};
@@ -250,6 +250,90 @@ fn next_uses_are_shortest_paths() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn ranges_cover_what_is_live_or_written() {
+    for seed in 0..FUNCTIONS / 4 {
+        let f = function(seed);
+        let liveness = Liveness::compute(&f);
+        let ranges = LiveRanges::compute(&f, &liveness);
+        let mut covered: BTreeMap<VReg, BTreeSet<Position>> = BTreeMap::new();
+        for b in f.blocks() {
+            for (index, inst) in f.block_insts(b).enumerate() {
+                for v in f.vregs() {
+                    let has = |which: fn(Role) -> bool| {
+                        f.operands(inst)
+                            .iter()
+                            .any(|o| o.vreg == v && which(o.role))
+                    };
+                    let param = index == 0 && f.block(b).params.contains(&v);
+                    let early = is_live(&f, (b, index), v) || has(|r| r == Role::EarlyDef);
+                    let late = is_live(&f, (b, index + 1), v) || has(Role::writes);
+                    let at = (Position::early(inst.index()), Position::late(inst.index()));
+                    for (at, expected) in [(at.0, early || param), (at.1, late)] {
+                        assert_eq!(ranges.covers(v, at), expected, "seed {seed}: {v} at {at:?}");
+                        if expected {
+                            covered.entry(v).or_default().insert(at);
+                        }
+                    }
+                }
+            }
+        }
+        let empty = BTreeSet::new();
+        for a in f.vregs() {
+            let of_a = covered.get(&a).unwrap_or(&empty);
+            assert_eq!(ranges.length(a), of_a.len(), "seed {seed}: {a}");
+            let apart = ranges.segments(a).windows(2).all(|w| w[0].end < w[1].start);
+            assert!(apart, "seed {seed}: {a}");
+            for b in f.vregs() {
+                let of_b = covered.get(&b).unwrap_or(&empty);
+                assert_eq!(ranges.overlap(a, b), !of_a.is_disjoint(of_b), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_list_every_occurrence_in_order() {
+    for seed in 0..FUNCTIONS / 4 {
+        let f = function(seed);
+        let ranges = LiveRanges::compute(&f, &Liveness::compute(&f));
+        let mut operands = 0;
+        let mut passed = 0;
+        for v in f.vregs() {
+            let list = ranges.occurrences(v);
+            assert!(
+                list.windows(2).all(|w| w[0].at <= w[1].at),
+                "seed {seed}: {v}"
+            );
+            for o in list {
+                let inst = Inst::new(o.at.inst());
+                let block = f.block_of(inst);
+                match o.touch {
+                    Touch::Operand(number, role) => {
+                        let range = f.operand_range(inst);
+                        assert!(range.contains(&(number as usize)), "seed {seed}");
+                        let operand = f.operands(inst)[number as usize - range.start];
+                        assert_eq!((operand.vreg, operand.role), (v, role), "seed {seed}");
+                        assert_eq!(o.at.is_late(), role == Role::Def);
+                        operands += 1;
+                    }
+                    Touch::Parameter => {
+                        assert!(f.block(block).params.contains(&v), "seed {seed}");
+                        assert_eq!(f.block_insts(block).next(), Some(inst));
+                    }
+                    Touch::Argument => {
+                        assert!(f.arguments(block).any(|arg| arg == v), "seed {seed}");
+                        passed += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(operands, f.operand_count(), "seed {seed}");
+        let args: usize = f.blocks().map(|b| f.arguments(b).count()).sum();
+        assert_eq!(passed, args, "seed {seed}");
     }
 }
 

@@ -15,4 +15,4 @@ mod ptxas;
 pub use cache::Cache;
 pub use candidate::Candidate;
 pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, assemble, choose};
-pub use ptxas::{Assembly, Ptxas, PtxasError};
+pub use ptxas::{Assembled, Assembly, Ptxas, PtxasError};

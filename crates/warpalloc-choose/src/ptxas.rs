@@ -47,6 +47,16 @@ pub struct Assembly<'a> {
     pub contraction: Contraction,
 }
 
+/// A module that was assembled.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Assembled {
+    /// The cubin.
+    pub cubin: Vec<u8>,
+    /// What ptxas said of it.
+    pub said: String,
+}
+
 impl Ptxas {
     /// The program at that place.
     pub fn at(program: &Path) -> Result<Ptxas, PtxasError> {
@@ -66,18 +76,6 @@ impl Ptxas {
         })
     }
 
-    /// The one on the path, or that of the toolkit that `CUDA_HOME` names.
-    pub fn find() -> Option<Ptxas> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let home = std::env::var_os("CUDA_HOME").map(|home| Path::new(&home).join("bin"));
-        let mut folders = std::env::split_paths(&path).chain(home);
-        let program = folders.find_map(|folder| {
-            let program = folder.join("ptxas");
-            program.is_file().then_some(program)
-        })?;
-        Ptxas::at(&program).ok()
-    }
-
     /// What it says of itself.
     pub fn version(&self) -> &str {
         &self.version
@@ -85,6 +83,15 @@ impl Ptxas {
 
     /// The cubin it makes of a module.
     pub fn assemble(&self, assembly: Assembly) -> Result<Vec<u8>, PtxasError> {
+        Ok(self.assemble_with(assembly, &[])?.cubin)
+    }
+
+    /// The same with more options, and with what it says of it.
+    pub fn assemble_with(
+        &self,
+        assembly: Assembly,
+        options: &[String],
+    ) -> Result<Assembled, PtxasError> {
         let folder = tempfile::tempdir()?;
         let (ptx, cubin) = (
             folder.path().join("in.ptx"),
@@ -99,6 +106,7 @@ impl Ptxas {
         if let Some(entry) = assembly.entry {
             command.args(["-e", entry]);
         }
+        command.args(options);
         command.args([OsStr::new("-o"), cubin.as_os_str(), ptx.as_os_str()]);
         let output = command.output().map_err(|error| PtxasError::Run {
             program: self.program.display().to_string(),
@@ -107,7 +115,10 @@ impl Ptxas {
         if !output.status.success() {
             return Err(PtxasError::Refused(complaint(&output.stderr)));
         }
-        Ok(std::fs::read(&cubin)?)
+        Ok(Assembled {
+            cubin: std::fs::read(&cubin)?,
+            said: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
     }
 }
 

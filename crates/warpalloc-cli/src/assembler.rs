@@ -1,21 +1,15 @@
 //! The real ptxas: where it is, and what it says of a kernel.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{env, fs, io};
+use std::{env, fs};
 
-use anyhow::{Context, anyhow, bail};
+use warpalloc_choose::Ptxas;
+
+use crate::UsageError;
 
 /// The name of the program.
 pub const PTXAS: &str = "ptxas";
-
-/// A ptxas that can be run.
-#[derive(Clone, Debug)]
-pub struct Assembler {
-    path: PathBuf,
-}
 
 /// The bytes of spill code in a function, as `ptxas -v` counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,79 +18,30 @@ pub struct SpillBytes {
     pub loads: u32,
 }
 
-/// A module that ptxas assembled.
-pub struct Assembled {
-    pub cubin: Vec<u8>,
-    /// By the name of the function.
-    pub spills: BTreeMap<String, SpillBytes>,
+/// Looks on the path, and in the toolkits that `CUDA_HOME` and `CUDA_PATH` name; never finds this
+/// program itself under another name.
+pub fn find() -> Option<Ptxas> {
+    let path = usual_places().find(|path| is_program(path))?;
+    Ptxas::at(&path).ok()
 }
 
-impl Assembler {
-    /// The one at `path`.
-    pub fn at(path: &Path) -> Assembler {
-        Assembler {
-            path: path.to_owned(),
-        }
+/// The one at `path`, which the flag `--ptxas` names.
+pub fn at(path: &Path) -> Result<Ptxas, UsageError> {
+    let wrong = |why: &str| UsageError(format!("--ptxas {}: {why}", path.display()));
+    if !is_program(path) {
+        return Err(wrong("there is no such program"));
     }
+    Ptxas::at(path).map_err(|error| wrong(&error.to_string()))
+}
 
-    /// Looks on the path, and in the toolkits that `CUDA_HOME` and
-    /// `CUDA_PATH` name; never finds this program itself under another name.
-    pub fn find() -> Option<Assembler> {
-        let path = usual_places().find(|path| is_program(path))?;
-        Some(Assembler { path })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The release, such as `13.0.88`, from the last line that has one.
-    pub fn release(&self) -> Option<String> {
-        let run = self.run([OsStr::new("--version")]).ok()?;
-        let said = String::from_utf8_lossy(&run.stdout).into_owned();
-        let mut words = said.split([' ', ',', '\n']);
-        let release = words.rfind(|word| {
-            let digits = word.strip_prefix('V').unwrap_or_default();
-            digits.starts_with(|c: char| c.is_ascii_digit())
-        })?;
-        Some(release[1..].to_owned())
-    }
-
-    pub fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> io::Result<Output> {
-        Command::new(&self.path).args(args).output()
-    }
-
-    /// Assembles a text for the machine `arch`. Errors are what ptxas says.
-    pub fn assemble(
-        &self,
-        name: &str,
-        text: &str,
-        arch: &str,
-        more: &[String],
-    ) -> anyhow::Result<Assembled> {
-        let told = || format!("cannot assemble {name}");
-        let folder = tempfile::tempdir().with_context(told)?;
-        let base = Path::new(name).file_name().unwrap_or(OsStr::new("in.ptx"));
-        let input = folder.path().join(base);
-        let output = folder.path().join("warpalloc.out.cubin");
-        fs::write(&input, text).with_context(told)?;
-        let mut args = vec![OsStr::new("-v"), OsStr::new("-arch"), OsStr::new(arch)];
-        args.extend(more.iter().map(OsStr::new));
-        args.extend([OsStr::new("-o"), output.as_os_str(), input.as_os_str()]);
-        let run = self
-            .run(args)
-            .with_context(|| format!("cannot run {}", self.path.display()))?;
-        let said = String::from_utf8_lossy(&run.stderr);
-        if !run.status.success() {
-            let here = input.display().to_string();
-            bail!("{name}: {}", said.replace(&here, name).trim_end());
-        }
-        let cubin = fs::read(&output).with_context(told)?;
-        Ok(Assembled {
-            cubin,
-            spills: spills(&said),
-        })
-    }
+/// The release, such as `13.0.88`, from the last word that is one.
+pub fn release(ptxas: &Ptxas) -> Option<String> {
+    let mut words = ptxas.version().split([' ', ',', '\n']);
+    let release = words.rfind(|word| {
+        let digits = word.strip_prefix('V').unwrap_or_default();
+        digits.starts_with(|c: char| c.is_ascii_digit())
+    })?;
+    Some(release[1..].to_owned())
 }
 
 /// Where a ptxas is looked for that nobody named.
@@ -157,19 +102,6 @@ pub fn spills(said: &str) -> BTreeMap<String, SpillBytes> {
         }
     }
     found
-}
-
-/// The ptxas that was named, or one that is found unless it is not wanted.
-pub fn wanted(named: Option<&Path>, is_wanted: bool) -> anyhow::Result<Option<Assembler>> {
-    match named {
-        Some(path) if is_program(path) => Ok(Some(Assembler::at(path))),
-        Some(path) => Err(anyhow!(crate::UsageError(format!(
-            "--ptxas {}: there is no such program",
-            path.display()
-        )))),
-        None if is_wanted => Ok(Assembler::find()),
-        None => Ok(None),
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use warpalloc_ptx::module::{ModuleOptions, ModuleResult};
 
 use crate::UsageError;
 use crate::alloc::{explain, progress_bar};
-use crate::assembler::Assembler;
+use crate::assembler;
 use crate::files::Input;
 
 /// What choosing needs.
@@ -48,7 +48,7 @@ impl Chooser {
                 let found = Ptxas::at(path);
                 Some(found.map_err(|error| UsageError(format!("--ptxas: {error}")))?)
             }
-            None => Assembler::find().and_then(|found| Ptxas::at(found.path()).ok()),
+            None => assembler::find(),
         };
         Ok(Chooser {
             ptxas,

@@ -8,8 +8,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Value, json};
+use warpalloc_choose::Ptxas;
 
-use crate::assembler::{Assembler, is_program};
+use crate::assembler;
 use crate::kernels::{Details, Figure, Figures, Kernel, Keyed, Reader, keyed};
 use crate::output::counted;
 use crate::report::SCHEMA;
@@ -68,19 +69,19 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
 struct Side {
     name: String,
     path: PathBuf,
-    assembler: Option<Assembler>,
+    ptxas: Option<Ptxas>,
     /// Holds a file of another commit.
     _folder: Option<tempfile::TempDir>,
 }
 
 impl Side {
-    fn open(path: &Path, assembler: Option<Assembler>) -> anyhow::Result<Side> {
+    fn open(path: &Path, ptxas: Option<Ptxas>) -> anyhow::Result<Side> {
         let name = path.display().to_string();
         if path.exists() || crate::files::is_dash(path) {
             return Ok(Side {
                 name,
                 path: path.to_owned(),
-                assembler,
+                ptxas,
                 _folder: None,
             });
         }
@@ -100,7 +101,7 @@ impl Side {
         Ok(Side {
             name,
             path,
-            assembler,
+            ptxas,
             _folder: Some(folder),
         })
     }
@@ -108,7 +109,7 @@ impl Side {
     fn kernels(&self, args: &CompareArgs) -> anyhow::Result<Vec<Kernel>> {
         let reader = Reader {
             args: &args.code,
-            assembler: self.assembler.as_ref(),
+            ptxas: self.ptxas.as_ref(),
             options: &args.ptxas_option,
             details: true,
         };
@@ -121,24 +122,19 @@ impl Side {
 }
 
 fn sides(args: &CompareArgs) -> anyhow::Result<[Side; 2]> {
-    let mut assemblers = Vec::new();
-    for path in &args.ptxas {
-        if !is_program(path) {
-            let message = format!("--ptxas {}: there is no such program", path.display());
-            return Err(UsageError(message).into());
-        }
-        assemblers.push(Assembler::at(path));
-    }
-    let found = || Assembler::find().filter(|_| !args.no_ptxas);
-    match (&args.input[..], &assemblers[..]) {
+    let named: Result<Vec<Ptxas>, UsageError> =
+        args.ptxas.iter().map(|path| assembler::at(path)).collect();
+    let named = named?;
+    match (&args.input[..], &named[..]) {
         ([a, b], [] | [_]) => {
-            let assembler = assemblers.first().cloned().or_else(found);
-            Ok([Side::open(a, assembler.clone())?, Side::open(b, assembler)?])
+            let found = || assembler::find().filter(|_| !args.no_ptxas);
+            let ptxas = named.first().cloned().or_else(found);
+            Ok([Side::open(a, ptxas.clone())?, Side::open(b, ptxas)?])
         }
         ([a], [first, second]) => {
-            let named = |assembler: &Assembler| {
-                let mut side = Side::open(a, Some(assembler.clone()))?;
-                let release = assembler.release().unwrap_or_default();
+            let named = |ptxas: &Ptxas| {
+                let mut side = Side::open(a, Some(ptxas.clone()))?;
+                let release = assembler::release(ptxas).unwrap_or_default();
                 side.name = format!("{} by ptxas {release}", side.name);
                 anyhow::Ok(side)
             };

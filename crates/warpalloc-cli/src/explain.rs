@@ -3,17 +3,18 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
+use warpalloc_choose::{Assembly, Ptxas};
 use warpalloc_ptx::module::{Allocated, ModuleOptions, Outcome, allocate_module};
 use warpalloc_ptx::{
     Decision, EntryFacts, FunctionValues, LEAST_CAP, LiveValue, TextPlace, entry_facts,
     function_values,
 };
 
-use crate::assembler::Assembler;
 use crate::files::Input;
 use crate::kernels::{PtxasArgs, named_entry};
 use crate::output::{self, counted};
@@ -165,7 +166,7 @@ fn suggestions(
     let trial = Trial {
         input,
         entry,
-        assembler: args.ptxas.assembler()?,
+        ptxas: args.ptxas.ptxas()?,
         ptxas_options: args.ptxas.options(),
         arch: match args.sm {
             Some(sm) => sm.to_string(),
@@ -191,7 +192,7 @@ fn suggestions(
 struct Trial<'t> {
     input: &'t Input,
     entry: &'t EntryFacts,
-    assembler: Option<Assembler>,
+    ptxas: Option<Ptxas>,
     ptxas_options: &'t [String],
     arch: String,
     block: Option<u32>,
@@ -209,11 +210,18 @@ struct Taken {
 impl Trial<'_> {
     /// What ptxas makes of a text; without one, what the allocator does.
     fn registers(&self, text: &str) -> anyhow::Result<Option<Taken>> {
-        let Some(assembler) = &self.assembler else {
+        let Some(ptxas) = &self.ptxas else {
             let made = self.allocated(&self.options)?;
             return Ok(made.map(|(allocated, _)| self.taken(&allocated)));
         };
-        let made = assembler.assemble(&self.input.name, text, &self.arch, self.ptxas_options)?;
+        let assembly = Assembly {
+            text,
+            arch: &self.arch,
+            entry: None,
+            contraction: self.options.contraction,
+        };
+        let made = ptxas.assemble_with(assembly, self.ptxas_options);
+        let made = made.with_context(|| self.input.name.clone())?;
         let cubin = warpalloc_sass::object::Cubin::read(&made.cubin)?;
         let function = cubin.functions.iter().find(|f| f.name == self.entry.name);
         Ok(function.and_then(|function| {
@@ -263,7 +271,7 @@ impl Trial<'_> {
         let Some(Outcome::Allocated(allocated)) = own.map(|function| &function.outcome) else {
             return Ok(None);
         };
-        let after = match &self.assembler {
+        let after = match &self.ptxas {
             Some(_) => self.registers(&result.text)?,
             None => Some(Taken {
                 frame: self.taken(allocated).frame.saturating_sub(bytes as u32),
@@ -311,7 +319,7 @@ impl Trial<'_> {
             if allocated.frame.local + allocated.frame.shared > 0 {
                 break;
             }
-            let after = match &self.assembler {
+            let after = match &self.ptxas {
                 Some(_) => self.registers(&text)?,
                 None => Some(self.taken(&allocated)),
             };

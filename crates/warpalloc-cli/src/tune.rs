@@ -117,6 +117,7 @@ struct Tuner<'t> {
     input: &'t Input,
     entry: &'t EntryFacts,
     ptxas: Option<Ptxas>,
+    ptxas_options: &'t [String],
     arch: String,
     sm: Sm,
     block: u32,
@@ -137,7 +138,7 @@ struct Judged {
 
 impl<'t> Tuner<'t> {
     fn new(
-        args: &TuneArgs,
+        args: &'t TuneArgs,
         input: &'t Input,
         facts: &ModuleFacts,
         entry: &'t EntryFacts,
@@ -151,12 +152,12 @@ impl<'t> Tuner<'t> {
                 entry.name
             ))
         })?;
-        let found = args.ptxas.assembler()?;
-        let ptxas = found.map(|found| Ptxas::at(found.path())).transpose()?;
+        let ptxas = args.ptxas.ptxas()?;
         Ok(Tuner {
             input,
             entry,
             ptxas,
+            ptxas_options: args.ptxas.options(),
             arch,
             sm,
             block,
@@ -237,7 +238,8 @@ impl<'t> Tuner<'t> {
         };
         let context =
             |error: warpalloc_choose::PtxasError| anyhow!(error).context(self.input.name.clone());
-        let bytes = ptxas.assemble(assembly).map_err(context)?;
+        let made = ptxas.assemble_with(assembly, self.ptxas_options);
+        let bytes = made.map_err(context)?.cubin;
         let cubin = Cubin::read(&bytes)?;
         let function = cubin.functions.iter().find(|f| f.name == self.entry.name);
         let function = function.ok_or_else(|| anyhow!("ptxas left `{}` out", self.entry.name))?;
@@ -380,7 +382,10 @@ impl<'t> Tuner<'t> {
             entry: None,
             contraction: self.options.contraction,
         };
-        files::write(path, ptxas.assemble(assembly)?)
+        files::write(
+            path,
+            ptxas.assemble_with(assembly, self.ptxas_options)?.cubin,
+        )
     }
 }
 

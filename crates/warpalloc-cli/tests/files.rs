@@ -14,7 +14,10 @@ const SOURCE: &str = ".version 9.0\n.target sm_90\n.address_size 64\n.entry k() 
 
 fn alloc(output: &Path) -> Output {
     let path = output.to_str().unwrap();
-    with_input(&["alloc", "-", "-o", path], SOURCE.as_bytes())
+    with_input(
+        &["alloc", "-", "--regalloc=briggs", "-o", path],
+        SOURCE.as_bytes(),
+    )
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -82,7 +85,13 @@ fn standard_output_may_be_called_by_its_path() {
     let input = folder.path().join("in.ptx");
     fs::write(&input, SOURCE).unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_warpalloc"))
-        .args(["alloc", input.to_str().unwrap(), "-o", "/dev/stdout"])
+        .args([
+            "alloc",
+            "--regalloc=briggs",
+            input.to_str().unwrap(),
+            "-o",
+            "/dev/stdout",
+        ])
         .stdout(appended)
         .status()
         .unwrap();
@@ -100,7 +109,14 @@ fn several_inputs_go_to_a_folder() {
     }
     fs::create_dir(path("out")).unwrap();
     let run = with_input(
-        &["alloc", &path("a.ptx"), &path("b.ptx"), "-o", &path("out")],
+        &[
+            "alloc",
+            "--regalloc=briggs",
+            &path("a.ptx"),
+            &path("b.ptx"),
+            "-o",
+            &path("out"),
+        ],
         b"",
     );
     assert!(run.status.success(), "{}", text(&run.stderr));

@@ -22,7 +22,12 @@ fn text(bytes: &[u8]) -> String {
 fn allocated(file: &str, flags: &[&str]) -> (String, Vec<Value>) {
     let file = corpus(file);
     let stats = "--print-regalloc-stats=json";
-    let args = [&["alloc", &file, "--maxnreg", "24", stats], flags].concat();
+    let named = |flag: &&&str| flag.starts_with("--regalloc");
+    let briggs: &[&str] = match flags.iter().find(named) {
+        Some(_) => &[],
+        None => &["--regalloc=briggs"],
+    };
+    let args = [&["alloc", &file, "--maxnreg", "24", stats], briggs, flags].concat();
     let run = warpalloc(&args, "");
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     let stats: Value = serde_json::from_slice(&run.stderr).unwrap();
@@ -153,7 +158,12 @@ fn an_occupancy_target_sets_the_budget() {
         )
     };
     let run = |flags: &[&str], bound: &str| {
-        let fixed = ["alloc", "-", "--print-regalloc-stats=json"];
+        let fixed = [
+            "alloc",
+            "-",
+            "--regalloc=briggs",
+            "--print-regalloc-stats=json",
+        ];
         warpalloc(&[&fixed, flags].concat(), &kernel(bound))
     };
     for (flags, registers) in [
@@ -171,7 +181,10 @@ fn an_occupancy_target_sets_the_budget() {
         assert_eq!(text(&run.stdout).contains(&cap), !flags.is_empty());
     }
     let source = kernel("");
-    let aside = warpalloc(&["alloc", "--occupancy-target=50", "-"], &source);
+    let aside = warpalloc(
+        &["alloc", "--regalloc=briggs", "--occupancy-target=50", "-"],
+        &source,
+    );
     assert_eq!(aside.status.code(), Some(0));
     let said = text(&aside.stderr);
     assert!(
@@ -179,7 +192,14 @@ fn an_occupancy_target_sets_the_budget() {
         "{said}"
     );
     let by_caller = warpalloc(
-        &["alloc", "-", "--block", "256", "--occupancy-target=50"],
+        &[
+            "alloc",
+            "-",
+            "--regalloc=briggs",
+            "--block",
+            "256",
+            "--occupancy-target=50",
+        ],
         &source,
     );
     assert!(text(&by_caller.stdout).contains(".maxnreg 64"));

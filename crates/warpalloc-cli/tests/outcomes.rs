@@ -8,7 +8,10 @@ use std::fmt::Write;
 use std::process::Output;
 
 fn run(args: &[&str], source: &str) -> Output {
-    with_input(&[&["alloc", "-"], args].concat(), source.as_bytes())
+    let is_named = args.iter().any(|arg| arg.starts_with("--regalloc"));
+    let fixed = ["alloc", "-", "--regalloc=briggs"];
+    let fixed = if is_named { &fixed[..2] } else { &fixed[..] };
+    with_input(&[fixed, args].concat(), source.as_bytes())
 }
 
 fn text(bytes: &[u8]) -> String {

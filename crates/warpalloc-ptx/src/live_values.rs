@@ -9,12 +9,11 @@ use crate::job::Job;
 use crate::lower::{self, LowerError, Lowered, PassedThrough};
 use crate::module::{ModuleOptions, PtxError, functions_with_bodies};
 use crate::source_line::{SourceLine, SourceLines};
+use std::collections::BTreeSet;
 use warpalloc::Options;
-use warpalloc::analysis::{
-    Frequencies, LiveRanges, Liveness, Loops, Moment, Order, Position, Pressure, Segment, Touch,
-};
+use warpalloc::analysis::{Frequencies, LiveSet, Liveness, Loops, Moment, Order, Pressure};
 use warpalloc::cycles::MEMORY_CYCLES;
-use warpalloc::function::{Inst, VReg};
+use warpalloc::function::{Block, Function, Inst, Role, VReg};
 use warpalloc::target::{File, Target};
 
 /// A statement of the text.
@@ -50,7 +49,6 @@ pub struct LiveValue {
     /// What becomes of it within the registers that were asked for.
     pub decision: Option<Decision>,
     vreg: VReg,
-    segments: Vec<Segment>,
 }
 
 /// What an allocation does with a value.
@@ -63,21 +61,6 @@ pub enum Decision {
     Spilled(Vec<usize>),
     /// It is computed again, so many times.
     Recomputed(usize),
-}
-
-impl LiveValue {
-    fn covers(&self, position: Position) -> bool {
-        let covers = |s: &Segment| s.start <= position && position < s.end;
-        self.segments.iter().any(covers)
-    }
-
-    /// Whether both are live at once somewhere.
-    fn interferes(&self, other: &LiveValue) -> bool {
-        let overlap = |a: &Segment, b: &Segment| a.start < b.end && b.start < a.end;
-        let mine = self.segments.iter();
-        mine.into_iter()
-            .any(|a| other.segments.iter().any(|b| overlap(a, b)))
-    }
 }
 
 /// The values of a function.
@@ -94,29 +77,60 @@ pub struct FunctionValues {
     pub peak_at: Option<Place>,
     /// The values that take general registers, in the order they are first written.
     pub values: Vec<LiveValue>,
-    peak_position: Option<Position>,
-    /// Line and number of the instructions that have text.
-    insts: Vec<(usize, usize)>,
+    at_peak: BTreeSet<VReg>,
+    /// Line of the instructions that have text.
+    insts: Vec<(usize, Inst)>,
+    function: Function,
+    liveness: Liveness,
 }
 
 impl FunctionValues {
     /// What is live at the peak.
     pub fn live_at_peak(&self) -> Vec<&LiveValue> {
-        match self.peak_position {
-            Some(position) => self.live_at(position),
-            None => Vec::new(),
-        }
+        let values = self.values.iter();
+        values.filter(|value| self.is_live_at_peak(value)).collect()
     }
 
     /// What is live before the first statement of a line; `None` where none begins there.
     pub fn live_at_line(&self, line: usize) -> Option<Vec<&LiveValue>> {
         let (_, inst) = self.insts.iter().find(|(at, _)| *at == line)?;
-        Some(self.live_at(Position::early(*inst)))
+        let live = self.live_at(Moment::Before(*inst));
+        let values = self.values.iter();
+        Some(values.filter(|v| live.contains(&v.vreg)).collect())
     }
 
-    fn live_at(&self, position: Position) -> Vec<&LiveValue> {
-        let values = self.values.iter();
-        values.filter(|value| value.covers(position)).collect()
+    fn live_at(&self, wanted: Moment) -> BTreeSet<VReg> {
+        let mut found = BTreeSet::new();
+        let block = match wanted {
+            Moment::Entry(block) => block,
+            Moment::Before(inst) | Moment::After(inst) => self.function.block_of(inst),
+        };
+        self.walk(block, |moment, live| {
+            if moment == wanted {
+                found.clone_from(live);
+            }
+        });
+        found
+    }
+
+    /// Goes back through a block and shows what is in registers at each moment: what is live, and
+    /// behind an instruction its results, read or not.
+    fn walk(&self, block: Block, mut show: impl FnMut(Moment, &BTreeSet<VReg>)) {
+        let mut live = LiveSet::new(self.function.vreg_count());
+        live.start_at_end(&self.liveness, block);
+        let all = |live: &LiveSet| live.iter().collect::<BTreeSet<VReg>>();
+        for inst in self.function.block_insts(block).rev() {
+            let operands = self.function.operands(inst);
+            let results = operands.iter().filter(|o| o.role.writes());
+            let mut after = all(&live);
+            after.extend(results.map(|operand| operand.vreg));
+            show(Moment::After(inst), &after);
+            live.step_back(operands);
+            show(Moment::Before(inst), &all(&live));
+        }
+        let mut entry = all(&live);
+        entry.extend(&self.function.block(block).params);
+        show(Moment::Entry(block), &entry);
     }
 
     /// The values that the register `name` stands for: independent ones may share it.
@@ -126,13 +140,22 @@ impl FunctionValues {
 
     /// The values that are live at once with `value` somewhere.
     pub fn neighbours(&self, value: &LiveValue) -> Vec<&LiveValue> {
-        let others = self.values.iter().filter(|v| !std::ptr::eq(*v, value));
-        others.filter(|other| other.interferes(value)).collect()
+        let mut found: BTreeSet<VReg> = BTreeSet::new();
+        for block in self.function.blocks() {
+            self.walk(block, |_, live| {
+                if live.contains(&value.vreg) {
+                    found.extend(live);
+                }
+            });
+        }
+        found.remove(&value.vreg);
+        let values = self.values.iter();
+        values.filter(|v| found.contains(&v.vreg)).collect()
     }
 
     /// Whether `value` is live at the peak.
     pub fn is_live_at_peak(&self, value: &LiveValue) -> bool {
-        self.peak_position.is_some_and(|at| value.covers(at))
+        self.at_peak.contains(&value.vreg)
     }
 }
 
@@ -177,31 +200,27 @@ impl Text<'_, '_, '_> {
     fn values(&self, ast: &ast::Function, target: &Target) -> FunctionValues {
         let function = &self.lowered.function;
         let liveness = Liveness::compute(function);
-        let ranges = LiveRanges::compute(function, &liveness);
         let order = Order::compute(function);
         let loops = Loops::compute(function, &order);
         let frequencies = Frequencies::compute(function, &order, &loops);
         let peak = Pressure::compute(function, target, &liveness).peak(File::R);
-        let peak_inst = peak.at.map(|moment| match moment {
-            Moment::Entry(block) => (function.block_insts(block).next(), false),
-            Moment::Before(inst) => (Some(inst), false),
-            Moment::After(inst) => (Some(inst), true),
-        });
-        let peak_position = peak_inst.and_then(|(inst, is_after)| {
-            let number = inst?.as_u32() as usize;
-            Some(match is_after {
-                true => Position::late(number),
-                false => Position::early(number),
-            })
+        let from = peak.at.and_then(|moment| match moment {
+            Moment::Entry(block) => function.block_insts(block).next(),
+            Moment::Before(inst) | Moment::After(inst) => Some(inst),
         });
         let place = |inst: Inst| self.place(inst, &loops);
         // A moment between statements is told by the next one that has text.
-        let from = peak_inst.and_then(|(inst, _)| inst);
         let peak_at = from.and_then(|from| {
             let mut insts = function.insts().filter(|inst| *inst >= from);
             insts.find_map(place)
         });
         let names = self.names();
+        let mut occurrences: Vec<Vec<(Inst, Role)>> = vec![Vec::new(); function.vreg_count()];
+        for inst in function.insts() {
+            for operand in function.operands(inst) {
+                occurrences[operand.vreg.as_u32() as usize].push((inst, operand.role));
+            }
+        }
         let mut values = Vec::new();
         for vreg in function.vregs() {
             let class = target.class(function.vreg(vreg).class);
@@ -217,14 +236,9 @@ impl Text<'_, '_, '_> {
                 recompute_cycles: None,
                 decision: None,
                 vreg,
-                segments: ranges.segments(vreg).to_vec(),
             };
             let mut makers = Vec::new();
-            for occurrence in ranges.occurrences(vreg) {
-                let Touch::Operand(_, role) = occurrence.touch else {
-                    continue;
-                };
-                let inst = Inst::from_u32(occurrence.at.inst() as u32);
+            for &(inst, role) in &occurrences[vreg.as_u32() as usize] {
                 let frequency = frequencies.block(function.block_of(inst));
                 let accesses = u8::from(role.reads()) + u8::from(role.writes());
                 value.spill_cycles += frequency * MEMORY_CYCLES * f64::from(accesses);
@@ -241,20 +255,29 @@ impl Text<'_, '_, '_> {
             }
             values.push(value);
         }
-        values.sort_by_key(|value| value.segments.first().map(|segment| segment.start));
+        values.sort_by_key(|value| {
+            let first = occurrences[value.vreg.as_u32() as usize].first();
+            first.map(|(inst, _)| *inst)
+        });
         let insts = function.insts().filter_map(|inst| {
             let span = self.lowered.span(inst)?;
-            Some((self.lines.line(span.start), inst.as_u32() as usize))
+            Some((self.lines.line(span.start), inst))
         });
-        FunctionValues {
+        let mut found = FunctionValues {
             name: ast.name.text.to_owned(),
             line: self.lines.line(ast.name.span.start),
             peak: peak.units.div_ceil(target.file(File::R).units_per_reg),
             peak_at,
             values,
-            peak_position,
+            at_peak: BTreeSet::new(),
             insts: insts.collect(),
-        }
+            function: function.clone(),
+            liveness,
+        };
+        found.at_peak = peak
+            .at
+            .map_or_else(BTreeSet::new, |peak| found.live_at(peak));
+        found
     }
 
     /// Allocates within `cap` registers and notes what became of each value.

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::kernels::{Kernel, PtxasArgs, Reader, keyed};
 use crate::stats_cubin::CodeArgs;
-use crate::{Silent, UsageError, files, output};
+use crate::{Silent, UsageError, assembler, files, output};
 use baseline::Baseline;
 use judge::Judgement;
 use tolerance::Tolerances;
@@ -89,10 +89,10 @@ pub fn run(args: CheckArgs) -> anyhow::Result<()> {
         ))
         .into());
     }
-    let assembler = args.ptxas.assembler()?;
+    let ptxas = args.ptxas.ptxas()?;
     let reader = Reader {
         args: &args.code,
-        assembler: assembler.as_ref(),
+        ptxas: ptxas.as_ref(),
         options: args.ptxas.options(),
         details: false,
     };
@@ -102,7 +102,7 @@ pub fn run(args: CheckArgs) -> anyhow::Result<()> {
     }
     warn_of_unmeasured(&kernels);
     let kernels = keyed(kernels);
-    let release = assembler.as_ref().and_then(|assembler| assembler.release());
+    let release = ptxas.as_ref().and_then(assembler::release);
     // What was not looked at is not gone.
     let is_partial = args.code.selects();
     if let Some(update) = args.update {

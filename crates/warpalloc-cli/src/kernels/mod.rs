@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use rayon::prelude::*;
+use warpalloc_choose::Ptxas;
 use warpalloc_ptx::{EntryFacts, ModuleFacts, SourceLine};
 use warpalloc_sass::object::{ObjectError, demangle};
 
 use crate::UsageError;
-use crate::assembler::{self, Assembler};
+use crate::assembler;
 use crate::stats_cubin::{CodeArgs, NothingWanted, Source};
 
 pub use figure::{Figure, Figures};
@@ -40,8 +41,11 @@ pub struct PtxasArgs {
 
 impl PtxasArgs {
     /// The ptxas to ask, where there is one.
-    pub fn assembler(&self) -> anyhow::Result<Option<Assembler>> {
-        assembler::wanted(self.ptxas.as_deref(), !self.no_ptxas)
+    pub fn ptxas(&self) -> Result<Option<Ptxas>, UsageError> {
+        match &self.ptxas {
+            Some(path) => assembler::at(path).map(Some),
+            None => Ok(assembler::find().filter(|_| !self.no_ptxas)),
+        }
     }
 
     pub fn options(&self) -> &[String] {
@@ -177,7 +181,7 @@ fn has_known_ending(path: &Path) -> bool {
 /// What to look at, and who is asked.
 pub struct Reader<'r> {
     pub args: &'r CodeArgs,
-    pub assembler: Option<&'r Assembler>,
+    pub ptxas: Option<&'r Ptxas>,
     pub options: &'r [String],
     /// Whether [`Kernel::details`] are wanted.
     pub details: bool,

@@ -2,6 +2,8 @@
 
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
+use warpalloc_choose::{Assembly, Ptxas};
+use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{
     Allocated, FunctionMeasures, ModuleOptions, Outcome, PtxError, allocate_module, measure_module,
 };
@@ -9,15 +11,15 @@ use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts};
 use warpalloc_sass::object::demangle;
 
 use super::{Details, Figure, Figures, Kernel, Origin, Reader, code};
-use crate::assembler::Assembler;
+use crate::assembler::spills;
 use crate::files;
 
 /// The kernels of a PTX text that are asked for.
 pub fn kernels(reader: &Reader, file: &str, text: &str) -> anyhow::Result<Vec<Kernel>> {
     let explain = |error: PtxError| files::explain(file, text, error);
     let facts = entry_facts(text).map_err(explain)?;
-    let mut found = match reader.assembler {
-        Some(assembler) => assembled(reader, assembler, file, text, &facts)?,
+    let mut found = match reader.ptxas {
+        Some(ptxas) => assembled(reader, ptxas, file, text, &facts)?,
         None => allocated(reader, file, text, &facts)?,
     };
     let measures = match reader.details {
@@ -63,17 +65,26 @@ fn arch(reader: &Reader, facts: &ModuleFacts) -> anyhow::Result<String> {
 
 fn assembled(
     reader: &Reader,
-    assembler: &Assembler,
+    ptxas: &Ptxas,
     file: &str,
     text: &str,
     facts: &ModuleFacts,
 ) -> anyhow::Result<Vec<Kernel>> {
     let arch = arch(reader, facts)?;
-    let made = assembler.assemble(file, text, &arch, reader.options)?;
+    let assembly = Assembly {
+        text,
+        arch: &arch,
+        entry: None,
+        contraction: Contraction::default(),
+    };
+    let options = [&["-v".to_owned()], reader.options].concat();
+    let made = ptxas.assemble_with(assembly, &options);
+    let made = made.map_err(|error| anyhow::anyhow!("{file}: {error}"))?;
+    let spills = spills(&made.said);
     let kernels = code::of_cubin(reader, file, &made.cubin, Origin::Ptxas);
     let mut kernels = kernels.map_err(|error| anyhow::anyhow!("{file}: {error}"))?;
     for kernel in &mut kernels {
-        let spills = made.spills.get(&kernel.symbol);
+        let spills = spills.get(&kernel.symbol);
         if let Ok(figures) = &mut kernel.figures {
             let bytes = spills.map(|s| u64::from(s.stores) + u64::from(s.loads));
             figures.set(Figure::SpillBytes, bytes);

@@ -4,6 +4,7 @@
 //! [`warpalloc_choose`] compares allocations within the registers that ptxas took, and the
 //! original is among them.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
 use warpalloc_choose::{Cache, Candidate, Ptxas, Request};
@@ -76,10 +77,20 @@ pub fn taken(cubin: &[u8]) -> Option<Vec<Taken>> {
 
 /// Chooses what to assemble of `module`, of which ptxas made the kernels `before`.
 pub fn choose(real: &Path, module: &Module, invocation: &Invocation, before: &[Taken]) -> Choice {
-    match replacement(real, module, invocation, before) {
+    match guarded(|| replacement(real, module, invocation, before)) {
         Ok((text, kernels)) => Choice::Replace { text, kernels },
         Err(why) => Choice::Keep(why),
     }
+}
+
+/// Lets a defect of ours end in the original, not in a failed build, and without a word on the
+/// streams of ptxas.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(hook);
+    result.unwrap_or_else(|_| Err("warpalloc panicked, which is a defect".to_owned()))
 }
 
 /// Another text for a module, or why there is none.
@@ -173,4 +184,17 @@ fn has_dynamic_shared(text: &str) -> bool {
 fn machine(invocation: &Invocation) -> Option<u32> {
     let digits = invocation.value("gpu-name")?.strip_prefix("sm_")?;
     digits.trim_end_matches(['a', 'f']).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+
+    #[test]
+    fn a_panic_keeps_the_original() {
+        let broken = || -> Result<(), String> { Err(["one"][1..][0].to_owned()) };
+        let why = Err("warpalloc panicked, which is a defect".to_owned());
+        assert_eq!(guarded(broken), why);
+        assert_eq!(guarded(|| Ok(3)), Ok(3));
+    }
 }

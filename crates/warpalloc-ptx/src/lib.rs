@@ -35,6 +35,7 @@ mod job;
 mod least;
 mod literal;
 mod measure;
+mod param_lanes;
 mod types;
 
 pub use ast::{Instruction, Module, Name, Operand, Span, Stmt};

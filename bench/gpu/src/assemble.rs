@@ -8,14 +8,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
 
-use crate::corpus::{Source, with_cap};
+use crate::corpus::{Source, with_cap, with_pragma};
+use crate::resources::{self, Resources};
 
 /// Who allocates registers, and where spilled values go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +25,59 @@ pub enum Allocator {
     Ptxas,
     /// `warpalloc alloc` first.
     Warpalloc {
-        /// `--regalloc`; `default` leaves the choice to the command.
+        /// `--regalloc`, or `NAME:MARGIN` for `--regalloc` and `--margin`; `default` leaves the
+        /// choice to the command, without ptxas to compare with.
         strategy: String,
-        /// `--spill-space`.
+        /// `--spill-space`; [`CHOSEN`] where the command chooses.
         space: String,
     },
+    /// `warpalloc alloc` on the cubin of ptxas.
+    Cubin(Recipe),
+    /// ptxas alone, from the original PTX with this `.pragma` and the launch bounds in every entry.
+    Pragma(String),
 }
+
+/// How `warpalloc alloc` is called on a cubin: `NAME` or `NAME=FLAGS`.
+///
+/// `{cap}` in the flags stands for the cap. Where it is there the cubin of the uncapped original
+/// goes in, otherwise that of the original at the cap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// What the row is called.
+    pub name: String,
+    /// The flags, as one writes them on a command line.
+    pub flags: String,
+}
+
+impl FromStr for Recipe {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, flags) = text.split_once('=').unwrap_or((text, ""));
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(format!("`{name}` is no name of letters, digits, - and _"));
+        }
+        Ok(Recipe {
+            name: name.to_owned(),
+            flags: flags.to_owned(),
+        })
+    }
+}
+
+impl Recipe {
+    /// The cap of the original whose cubin goes in.
+    fn input_cap(&self, cap: Option<u32>) -> Option<u32> {
+        cap.filter(|_| !self.takes_cap())
+    }
+
+    fn takes_cap(&self) -> bool {
+        self.flags.contains("{cap}")
+    }
+}
+
+/// The spill space of a choice of the command.
+pub const CHOSEN: &str = "chosen";
 
 /// Warnings of the allocator about results that are not what the table says they are.
 const UNLIKE_ASKED: [&str; 2] = ["passed through unchanged", "spills go to local memory"];
@@ -53,6 +101,8 @@ impl Build {
         let maker = match &self.allocator {
             Allocator::Ptxas => "original".to_owned(),
             Allocator::Warpalloc { strategy, space } => format!("{strategy}.{space}"),
+            Allocator::Cubin(recipe) => format!("cubin.{}", recipe.name),
+            Allocator::Pragma(pragma) => format!("pragma.{pragma}"),
         };
         let source = &sources[self.source];
         format!(
@@ -67,18 +117,9 @@ impl Build {
 pub struct Image {
     /// Where it lies.
     pub path: PathBuf,
-    /// What ptxas says of the entry; nothing where the driver compiles.
+    /// What ptxas says of the entry, or, of a cubin that was rewritten, what is in it; nothing
+    /// where the driver compiles.
     pub resources: Option<Resources>,
-}
-
-/// What `ptxas -v` says of one entry, in bytes but for the registers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Resources {
-    pub registers: u32,
-    pub stack: u32,
-    pub spill_stores: u32,
-    pub spill_loads: u32,
-    pub shared: u32,
 }
 
 /// The programs a run uses and where it leaves its files.
@@ -128,7 +169,77 @@ impl Workshop {
             let text = text.as_ref().map_err(Clone::clone)?;
             images[&first_of[&(build.source, build.kernel, text.as_str())]].clone()
         };
-        builds.iter().zip(&texts).map(image_of).collect()
+        let texts_done = builds.iter().zip(&texts).map(image_of);
+        let mut images: Vec<Result<Image, String>> = texts_done.collect();
+        let rewritten: Vec<usize> = (0..builds.len())
+            .filter(|&index| matches!(builds[index].allocator, Allocator::Cubin(_)))
+            .collect();
+        let made = in_parallel(self.jobs, &rewritten, |&index| {
+            self.rewritten(sources, builds, &images, &builds[index])
+        });
+        for (index, image) in rewritten.into_iter().zip(made) {
+            images[index] = image;
+        }
+        images
+    }
+
+    /// What the allocator makes of a cubin of ptxas.
+    fn rewritten(
+        &self,
+        sources: &[Source],
+        builds: &[Build],
+        images: &[Result<Image, String>],
+        build: &Build,
+    ) -> Result<Image, String> {
+        let Allocator::Cubin(recipe) = &build.allocator else {
+            return Err("not a build of a cubin".to_owned());
+        };
+        if recipe.takes_cap() && build.cap.is_none() {
+            return Err("there is no cap".to_owned());
+        }
+        let input = Build {
+            cap: recipe.input_cap(build.cap),
+            allocator: Allocator::Ptxas,
+            ..build.clone()
+        };
+        let input = builds.iter().position(|other| *other == input);
+        let input = input.map(|index| images[index].clone());
+        let input = input.unwrap_or_else(|| Err("ptxas did not build the original".to_owned()))?;
+        self.rewrite(sources, build, recipe, &input.path)
+            .map_err(|error| format!("{error:#}"))
+    }
+
+    fn rewrite(
+        &self,
+        sources: &[Source],
+        build: &Build,
+        recipe: &Recipe,
+        input: &Path,
+    ) -> Result<Image> {
+        if input
+            .extension()
+            .is_none_or(|extension| extension != "cubin")
+        {
+            bail!("without ptxas there are no cubins");
+        }
+        let warpalloc = self.warpalloc.as_ref();
+        let warpalloc = warpalloc.context("no warpalloc command was given")?;
+        let stem = build.stem(sources);
+        let kernel = &sources[build.source].kernels[build.kernel];
+        let output = self.folder.join(format!("{stem}.cubin"));
+        let mut command = Command::new(warpalloc);
+        command.arg("alloc").arg(input).arg("-o").arg(&output);
+        command.args(["--entry", &kernel.name]);
+        command.args(["--block", &kernel.launch.block.count().to_string()]);
+        let cap = build.cap.map_or(String::new(), |cap| cap.to_string());
+        let flags = recipe.flags.replace("{cap}", &cap);
+        command.args(flags.split_whitespace());
+        self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
+        let resources = resources::of_cubin(&std::fs::read(&output)?, &kernel.name)?;
+        Ok(Image {
+            path: output,
+            resources: Some(resources),
+        })
     }
 
     fn text(&self, sources: &[Source], build: &Build) -> Result<String, String> {
@@ -138,6 +249,11 @@ impl Workshop {
             Allocator::Warpalloc { strategy, space } => {
                 self.allocated(source, build, strategy, space, &build.stem(sources))
             }
+            Allocator::Pragma(pragma) => source
+                .bounded()
+                .and_then(|text| with_pragma(&text, pragma, &source.name))
+                .and_then(|text| with_cap(&text, build.cap, &source.name)),
+            Allocator::Cubin(_) => return Err("made of another build".to_owned()),
         };
         text.map_err(|error| format!("{error:#}"))
     }
@@ -177,9 +293,21 @@ impl Workshop {
             .args(["--jobs", "1"]);
         let contract = if self.fmad { "ptxas" } else { "off" };
         command.args(["--contract", contract]);
-        command.args(["--spill-space", space, "--entry", entry]);
-        for function in source.functions.iter().filter(|_| !in_shared) {
-            command.args(["--entry", function]);
+        command.args(["--entry", entry]);
+        if space == CHOSEN {
+            let ptxas = self.ptxas.as_ref().context("a choice needs ptxas")?;
+            command.arg("--no-cache").arg("--ptxas").arg(ptxas);
+            let launch = &source.kernels[build.kernel].launch;
+            command.args(["--block", &launch.block.count().to_string()]);
+            if strategy == "best" {
+                command.args(["--grid", &launch.grid.count().to_string()]);
+            }
+            command.args(["--sm", self.arch.trim_start_matches("sm_")]);
+        } else {
+            command.args(["--spill-space", space]);
+            for function in source.functions.iter().filter(|_| !in_shared) {
+                command.args(["--entry", function]);
+            }
         }
         if let Some(cap) = build.cap {
             command.args(["--maxnreg", &cap.to_string()]);
@@ -187,8 +315,17 @@ impl Workshop {
         if self.promote {
             command.arg("--promote-local");
         }
-        if strategy != "default" {
-            command.args(["--regalloc", strategy]);
+        match strategy.split_once(':') {
+            Some((strategy, margin)) => {
+                command.args(["--regalloc", strategy, "--margin", margin]);
+            }
+            None if space == CHOSEN => {
+                command.args(["--regalloc", "best"]);
+            }
+            None if strategy != "default" => {
+                command.args(["--regalloc", strategy]);
+            }
+            None => {}
         }
         let said = self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
         if let Some(line) = said
@@ -219,7 +356,7 @@ impl Workshop {
         let report = self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(Image {
             path: cubin,
-            resources: read_report(&report).remove(entry),
+            resources: resources::read_report(&report).remove(entry),
         })
     }
 
@@ -272,44 +409,6 @@ fn complaint(said: &str) -> &str {
         .unwrap_or("no message")
 }
 
-/// Reads what `ptxas -v` says: a line that names the entry, one with its frame, one with its
-/// registers.
-fn read_report(report: &str) -> BTreeMap<String, Resources> {
-    let mut all: BTreeMap<String, Resources> = BTreeMap::new();
-    let mut current = None;
-    for line in report.lines() {
-        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
-            current = rest.split('\'').next().map(str::to_owned);
-        } else if line.contains("Function properties for ") {
-            // The frame that follows is that of the entry only where the names agree.
-            let name = line.rsplit(' ').next().unwrap_or_default();
-            current = current.filter(|entry| entry == name);
-        } else if let Some(entry) = &current {
-            let resources = all.entry(entry.clone()).or_default();
-            let mut read = |what: &str, field: fn(&mut Resources) -> &mut u32| {
-                if let Some(number) = number_before(line, what) {
-                    *field(resources) = number;
-                }
-            };
-            read("bytes stack frame", |found| &mut found.stack);
-            read("bytes spill stores", |found| &mut found.spill_stores);
-            read("bytes spill loads", |found| &mut found.spill_loads);
-            read("registers", |found| &mut found.registers);
-            read("bytes smem", |found| &mut found.shared);
-        }
-    }
-    all
-}
-
-fn number_before(line: &str, what: &str) -> Option<u32> {
-    line[..line.find(what)?]
-        .trim_end()
-        .rsplit([' ', ','])
-        .next()?
-        .parse()
-        .ok()
-}
-
 /// Applies `work` to every item with `jobs` threads; results in the order of the items.
 fn in_parallel<T: Sync, R: Send>(
     jobs: usize,
@@ -347,41 +446,6 @@ mod tests {
     use crate::manifest::{Extent, Launch};
 
     #[test]
-    fn reads_what_ptxas_reports() {
-        let report = "\
-ptxas info    : 0 bytes gmem, 256 bytes cmem[3]
-ptxas info    : Compiling entry function 'first' for 'sm_90'
-ptxas info    : Function properties for first
-    16 bytes stack frame, 12 bytes spill stores, 20 bytes spill loads
-ptxas info    : Used 24 registers, used 1 barriers, 16 bytes cumulative stack size, 4096 bytes smem
-ptxas info    : Compile time = 5.1 ms
-ptxas info    : Compiling entry function 'second' for 'sm_90'
-ptxas info    : Function properties for second
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 255 registers, used 0 barriers
-ptxas info    : Function properties for helper
-    8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
-";
-        let read = read_report(report);
-        let first = Resources {
-            registers: 24,
-            stack: 16,
-            spill_stores: 12,
-            spill_loads: 20,
-            shared: 4096,
-        };
-        assert_eq!(read["first"], first);
-        assert_eq!(
-            read["second"],
-            Resources {
-                registers: 255,
-                ..Resources::default()
-            }
-        );
-        assert_eq!(read.len(), 2);
-    }
-
-    #[test]
     fn parallel_results_keep_their_order() {
         let items: Vec<usize> = (0..100).collect();
         let doubled = in_parallel(4, &items, |item| item * 2);
@@ -401,6 +465,14 @@ ptxas info    : Function properties for helper
             "x fatal : (C7602) few"
         );
         assert_eq!(complaint(""), "no message");
+    }
+
+    #[test]
+    fn flags_that_name_the_cap_take_the_uncapped_cubin() {
+        let capped: Recipe = "shared=--spills shared".parse().unwrap();
+        assert_eq!(capped.input_cap(Some(64)), Some(64));
+        let uncapped: Recipe = "spill=--maxnreg {cap}".parse().unwrap();
+        assert_eq!(uncapped.input_cap(Some(64)), None);
     }
 
     #[test]

@@ -176,6 +176,17 @@ pub fn with_cap(text: &str, cap: Option<u32>, name: &str) -> Result<String> {
     Ok(edits.apply(text)?)
 }
 
+/// `text` with a `.pragma` at the beginning of every entry's body.
+pub fn with_pragma(text: &str, pragma: &str, name: &str) -> Result<String> {
+    let module = parse_named(text, name)?;
+    let mut edits = Edits::new();
+    for entry in entries(&module) {
+        let body = entry.body.as_ref().context("an entry without a body")?;
+        edits.insert(body.open + 1, &format!("\n.pragma \"{pragma}\";\n"));
+    }
+    Ok(edits.apply(text)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +282,15 @@ mod tests {
             (1, 1)
         );
         assert_eq!(with_cap(ENTRY, None, "k").unwrap(), ENTRY);
+    }
+
+    #[test]
+    fn a_pragma_is_the_first_statement_of_every_entry() {
+        let text = with_pragma(ENTRY, "enable_smem_spilling", "k").unwrap();
+        assert!(
+            text.contains("{\n.pragma \"enable_smem_spilling\";\n"),
+            "{text}"
+        );
     }
 
     #[test]

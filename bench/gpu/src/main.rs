@@ -11,6 +11,7 @@ mod corpus;
 mod device;
 mod inputs;
 mod manifest;
+mod resources;
 mod supervise;
 mod table;
 mod worker;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use assemble::{Allocator, Build, Image, Workshop};
+use assemble::{Allocator, Build, CHOSEN, Image, Recipe, Workshop};
 use corpus::Source;
 use device::Device;
 use supervise::Findings;
@@ -82,9 +83,20 @@ struct RunArgs {
     /// Where allocated code spills to.
     #[arg(long, value_delimiter = ',', default_value = "local,shared")]
     spaces: Vec<String>,
-    /// Strategies of the allocator; `default` is the command's own choice.
+    /// Strategies of the allocator, each with a margin where it says `NAME:MARGIN`; `best` chooses
+    /// among several with the help of ptxas, `best-any-grid` without knowing the grid, `none` leaves out PTX that was allocated.
     #[arg(long, value_delimiter = ',', default_value = "default")]
     strategies: Vec<String>,
+    /// A row of cubins: what `warpalloc alloc` with these flags makes of ptxas's cubin at the cap,
+    /// or, where the flags name `{cap}`, of the uncapped one; may be repeated.
+    #[arg(long, value_name = "NAME[=FLAGS]")]
+    cubin: Vec<Recipe>,
+    /// A row of ptxas alone with this `.pragma` in every entry; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pragma: Vec<String>,
+    /// Only caps at which ptxas spills.
+    #[arg(long)]
+    spilling: bool,
     /// Timed launches per variant.
     #[arg(long, default_value_t = 51)]
     reps: usize,
@@ -291,19 +303,37 @@ fn builds(args: &RunArgs, kernels: &[(usize, usize)]) -> Vec<Build> {
     builds
 }
 
-/// Our allocators in the order of the table; none without the command.
+/// What stands beside ptxas, in the order of the table; nothing of ours without the command.
 fn ours(args: &RunArgs) -> Vec<Allocator> {
-    if args.warpalloc.is_none() {
-        return Vec::new();
+    let mut all = Vec::new();
+    if args.warpalloc.is_some() {
+        let strategies = args.strategies.iter().filter(|name| *name != "none");
+        all.extend(strategies.flat_map(|strategy| {
+            let chosen = [CHOSEN.to_owned()];
+            let spaces = match strategy.as_str() {
+                "best" | "best-any-grid" => &chosen[..],
+                _ => &args.spaces,
+            };
+            let allocator = |space: &String| Allocator::Warpalloc {
+                strategy: strategy.clone(),
+                space: space.clone(),
+            };
+            spaces.iter().map(allocator).collect::<Vec<_>>()
+        }));
+        all.extend(args.cubin.iter().cloned().map(Allocator::Cubin));
     }
-    let pairs = args.strategies.iter().flat_map(|strategy| {
-        args.spaces
-            .iter()
-            .map(move |space| (strategy.clone(), space.clone()))
-    });
-    pairs
-        .map(|(strategy, space)| Allocator::Warpalloc { strategy, space })
-        .collect()
+    all.extend(args.pragma.iter().cloned().map(Allocator::Pragma));
+    all
+}
+
+/// The two columns that say what a row is.
+fn titles(allocator: Allocator) -> (String, String) {
+    match allocator {
+        Allocator::Ptxas => ("ptxas".to_owned(), String::new()),
+        Allocator::Warpalloc { strategy, space } => (strategy, space),
+        Allocator::Cubin(recipe) => ("cubin".to_owned(), recipe.name),
+        Allocator::Pragma(pragma) => ("ptxas".to_owned(), pragma),
+    }
 }
 
 /// What was built.
@@ -318,9 +348,33 @@ impl Stock<'_> {
         self.builds.iter().position(|build| build == wanted)
     }
 
+    /// The caps that are asked for, of this kernel.
+    fn caps(&self, args: &RunArgs, source: usize, kernel: usize) -> Vec<Cap> {
+        let spills = |&&Cap(cap): &&Cap| {
+            let original = Build {
+                source,
+                kernel,
+                cap,
+                allocator: Allocator::Ptxas,
+            };
+            let image = self
+                .find(&original)
+                .and_then(|at| self.images[at].as_ref().ok());
+            let resources = image.and_then(|image| image.resources);
+            resources.is_some_and(|found| found.spill_stores + found.spill_loads > 0)
+        };
+        let caps = args.caps.iter();
+        caps.filter(|cap| !args.spilling || spills(cap))
+            .copied()
+            .collect()
+    }
+
     /// Runs one kernel in all its builds and lays out its rows.
     fn judge(&self, args: &RunArgs, source: usize, kernel: usize) -> Result<Vec<Row>> {
         let (file, entry) = (&self.sources[source], &self.sources[source].kernels[kernel]);
+        if self.caps(args, source, kernel).is_empty() {
+            return Ok(Vec::new());
+        }
         eprintln!("{}/{}", file.name, entry.name);
         let findings = match args.dry_run {
             true => Findings::default(),
@@ -330,7 +384,7 @@ impl Stock<'_> {
             eprintln!("    {reason}");
         }
         let mut rows = Vec::new();
-        for &Cap(cap) in &args.caps {
+        for Cap(cap) in self.caps(args, source, kernel) {
             let measured = |allocator: Allocator| {
                 let build = self.find(&Build {
                     source,
@@ -353,12 +407,11 @@ impl Stock<'_> {
             let before = rows.len();
             for allocator in ours(args) {
                 let found = measured(allocator.clone());
-                if let Allocator::Warpalloc { strategy, space } = allocator {
-                    rows.push(Row {
-                        ours: Some((strategy, space, found)),
-                        ..row.clone()
-                    });
-                }
+                let (strategy, space) = titles(allocator);
+                rows.push(Row {
+                    ours: Some((strategy, space, found)),
+                    ..row.clone()
+                });
             }
             if rows.len() == before {
                 rows.push(row);
@@ -398,6 +451,7 @@ impl Stock<'_> {
                 variants: variants.collect(),
             }
         };
+        let caps = self.caps(args, source, kernel);
         let entry = &self.sources[source].kernels[kernel];
         supervise::carry_out(&Plan {
             kernel: entry.name.clone(),
@@ -405,7 +459,7 @@ impl Stock<'_> {
             seed: args.seed,
             reps: args.reps,
             reference: image.path.clone(),
-            groups: args.caps.iter().enumerate().map(group).collect(),
+            groups: caps.iter().enumerate().map(group).collect(),
         })
     }
 
@@ -449,6 +503,25 @@ mod tests {
         let cli = Cli::parse_from(["warpalloc-gpu", "--caps", "none,64", "--spaces", "local"]);
         assert_eq!(cli.run.caps, [Cap(None), Cap(Some(64))]);
         assert!(Cli::try_parse_from(["warpalloc-gpu", "--caps", "few"]).is_err());
+        assert!(Cli::try_parse_from(["warpalloc-gpu", "--cubin", "=--spills shared"]).is_err());
+    }
+
+    #[test]
+    fn cubins_and_pragmas_are_rows_beside_allocated_ptx() {
+        let line = "warpalloc-gpu --warpalloc w --strategies none --pragma p";
+        let cubins = [
+            "--cubin",
+            "a",
+            "--cubin",
+            "b=--maxnreg {cap} --spills shared",
+        ];
+        let args = Cli::parse_from(line.split(' ').chain(cubins)).run;
+        let titles: Vec<_> = ours(&args).into_iter().map(titles).collect();
+        let expected = [("cubin", "a"), ("cubin", "b"), ("ptxas", "p")];
+        assert_eq!(titles, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+        assert_eq!(args.cubin[1].flags, "--maxnreg {cap} --spills shared");
+        let bare = Cli::parse_from(["warpalloc-gpu", "--cubin", "a"]).run;
+        assert!(ours(&bare).is_empty(), "no command to make cubins with");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::assemble::Resources;
+use crate::resources::Resources;
 use crate::worker::Outcome;
 
 /// Where and how everything was measured.

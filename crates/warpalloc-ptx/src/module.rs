@@ -30,9 +30,26 @@ pub enum SpillSpace {
     Auto,
 }
 
+/// Who allocates the registers of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Treatment {
+    /// The allocator that the options name.
+    #[default]
+    Allocate,
+    /// ptxas: the code stays as it is, and gets the cap.
+    Leave,
+    /// The same, and ptxas may spill to shared memory where a block's size is known.
+    LeaveWithSharedSpills,
+}
+
 /// How to allocate a module.
 #[derive(Clone, Debug, Default)]
 pub struct ModuleOptions {
+    /// Who allocates.
+    pub treatment: Treatment,
+    /// Registers below the cap to allocate for, where there is a cap: ptxas needs some of its
+    /// own. Below zero, ptxas spills what does not fit the cap.
+    pub margin: i32,
     /// How to allocate each function; where it spills is for [`Self::spill_space`] to say.
     pub options: Options,
     /// The preset to allocate for; `hardware` where there is none.
@@ -213,9 +230,14 @@ fn allocate_text(
 ) -> Result<ModuleResult, PtxError> {
     let wanted =
         |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
-    let scalar = take_apart(source, wanted).map_err(Box::new)?;
-    let contracted = contract_where(&scalar.text, options.contraction, wanted);
-    let contracted = contracted.map_err(Box::new)?;
+    // What is left to ptxas is contracted by ptxas, and stays as it is.
+    let is_left = options.treatment != Treatment::Allocate;
+    let contraction = match is_left {
+        true => Contraction::Keep,
+        false => options.contraction,
+    };
+    let scalar = take_apart(source, |name| !is_left && wanted(name)).map_err(Box::new)?;
+    let contracted = contract_where(&scalar.text, contraction, wanted).map_err(Box::new)?;
     let module = crate::parse(&contracted.text).map_err(Box::new)?;
     let job = Job::new(&module, &contracted.functions, &scalar.originals, options)?;
     let work = || job.run(progress);

@@ -365,7 +365,7 @@ fn loads_move_past_stores_that_touch_other_state() {
     }
     let near = [
         loads_and_stores(|_| Alias::of(3), |_| Alias::of(6)),
-        loads_and_stores(|i| at(p, 4 * i), |_| at(p, 14)),
+        loads_and_stores(|_| at(p, 0), |_| at(p, 2)),
         loads_and_stores(|i| at(p, 4 * i), |i| at(q, 4 * i)),
         loads_and_stores(|i| at(s, 4 * i), |i| at(q, 4 * i)),
         loads_and_stores(|i| at(s, 4 * i), |_| Alias::ANY),

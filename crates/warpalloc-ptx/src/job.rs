@@ -304,7 +304,7 @@ impl<'m, 'a> Job<'m, 'a> {
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
                 Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
-                Err(Failure::Refused(reason) | Failure::NotExpressible(reason)) => {
+                Err(Failure::Refused(reason)) => {
                     if space == Space::Shared && self.wants_shared() {
                         obstacle = Some(reason.clone());
                     }
@@ -366,8 +366,7 @@ impl<'m, 'a> Job<'m, 'a> {
         blocks(own + ours) >= blocks(own)
     }
 
-    /// Allocates and applies. Where scheduling took an instruction out of the braces that
-    /// declare what it names, as around the parameters of calls, it is done without.
+    /// Allocates and applies.
     fn attempt(
         &self,
         lowered: &Lowered,
@@ -380,31 +379,10 @@ impl<'m, 'a> Job<'m, 'a> {
         let mut knobs = options.knobs.clone();
         // The knob stands for the memory that `space` says.
         knobs.smem_spill = false;
-        let mut options = Options {
+        let options = &Options {
             spill_space: space,
             knobs,
-            // Names local to braces hold statements in place, which the model cannot say.
-            schedule: options.schedule && !lowered.has_nested_symbols(),
-            ..options.clone()
-        };
-        let first = self.attempt_with(lowered, target, budget, &options, surroundings);
-        if !matches!(first, Err(Failure::NotExpressible(_))) || !options.schedule {
-            return first;
-        }
-        options.schedule = false;
-        self.attempt_with(lowered, target, budget, &options, surroundings)
-    }
-
-    fn attempt_with(
-        &self,
-        lowered: &Lowered,
-        target: &Target,
-        budget: &Budget,
-        options: &Options,
-        surroundings: Surroundings,
-    ) -> Result<(Allocated, Edits), Failure> {
-        let options = &Options {
-            frame_base: apply::base_registers(options.spill_space, &surroundings),
+            frame_base: apply::base_registers(space, &surroundings),
             ..options.clone()
         };
         let fitted = fit(&lowered.function, target, budget.registers, options);
@@ -417,9 +395,8 @@ impl<'m, 'a> Job<'m, 'a> {
                 budget.registers
             )));
         }
-        let not_expressible = |NotExpressible(message)| Failure::NotExpressible(message);
-        let edits =
-            apply::apply(lowered, &target, &allocation, surroundings).map_err(not_expressible)?;
+        let refused = |NotExpressible(message)| Failure::Refused(message);
+        let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(refused)?;
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
         let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
@@ -442,7 +419,7 @@ impl<'m, 'a> Job<'m, 'a> {
             Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
                 Failure::Refused(lowered.explain(&error))
             }
-            Error::Invalid { .. } | Error::Unproved(_) => Failure::Fatal(PtxError::Unproved {
+            _ => Failure::Fatal(PtxError::Unproved {
                 function: lowered.function.name().to_owned(),
                 message: lowered.explain(&error),
             }),
@@ -502,7 +479,6 @@ impl<'m, 'a> Job<'m, 'a> {
 enum Failure {
     Refused(String),
     Kept(String),
-    NotExpressible(String),
     Fatal(PtxError),
 }
 

@@ -24,6 +24,7 @@ mod banks;
 mod build;
 mod code;
 pub(crate) mod constraints;
+mod display;
 mod facts;
 mod live_ranges;
 

@@ -278,6 +278,9 @@ impl<'a> FunctionParser<'a> {
         if let Some(cycles) = parts.remat {
             inst = inst.remat(cycles);
         }
+        if parts.anchored {
+            inst = inst.anchored();
+        }
         for operand in parts.operands {
             inst = inst.operand(operand);
         }
@@ -361,6 +364,8 @@ impl<'a> FunctionParser<'a> {
             parts.alias = Some(alias(line)?);
         } else if line.accept("remat") {
             parts.remat = Some(line.integer(u8::MAX as u64, "a number of cycles")? as u8);
+        } else if line.accept("anchored") {
+            parts.anchored = true;
         } else if line.accept("clobbers") {
             parts.clobbers = match line.accept("abi") {
                 true => Clobbers::Abi,
@@ -472,6 +477,7 @@ struct InstParts {
     alias: Option<Alias>,
     kind: Option<Kind>,
     remat: Option<u8>,
+    anchored: bool,
     clobbers: Clobbers,
 }
 

@@ -21,6 +21,7 @@ use crate::module::{
 use crate::printer::Edits;
 use crate::types;
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Frame, Space};
 use warpalloc::target::occupancy::{Launch, occupancy};
@@ -48,12 +49,15 @@ pub(crate) struct Job<'m, 'a> {
     debug: Option<PassedThrough>,
     /// What was contracted in the text.
     contracted: &'m [ContractedFunction],
+    /// Bodies that were changed before that, as they were, by the name of the function.
+    originals: &'m FxHashMap<String, String>,
 }
 
 impl<'m, 'a> Job<'m, 'a> {
     pub(crate) fn new(
         module: &'m Module<'a>,
         contracted: &'m [ContractedFunction],
+        originals: &'m FxHashMap<String, String>,
         options: &'m ModuleOptions,
     ) -> Result<Self, PtxError> {
         let declared = module.target.iter().find_map(|t| sm_number(t));
@@ -79,6 +83,7 @@ impl<'m, 'a> Job<'m, 'a> {
                 .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
             debug: debug_registers(module),
             contracted,
+            originals,
             relocatable: options
                 .relocatable
                 .unwrap_or_else(|| is_relocatable(module)),
@@ -174,21 +179,25 @@ impl<'m, 'a> Job<'m, 'a> {
         }
         let mut contracted = self.contracted.iter();
         report.contraction = contracted.find(|c| c.name == function.name.text).cloned();
-        if let Some(contracted) = &report.contraction {
-            match &report.outcome {
-                Outcome::Allocated(allocated) => {
-                    let spills = allocated.frame != Frame::default();
-                    if let Some(obstacle) = contracted.obstacle.as_ref().filter(|_| spills) {
-                        let line = self.lines.line(obstacle.span.start);
-                        report.warnings.push(format!(
-                            "the last bits of its results may differ, because ptxas decides what \
-                             to fuse: line {line}, {}",
-                            obstacle.reason
-                        ));
-                    }
+        match &report.outcome {
+            Outcome::Allocated(allocated) => {
+                let spills = allocated.frame != Frame::default();
+                let contraction = report.contraction.as_ref().filter(|_| spills);
+                if let Some(obstacle) = contraction.and_then(|c| c.obstacle.as_ref()) {
+                    let line = self.lines.line(obstacle.span.start);
+                    report.warnings.push(format!(
+                        "the last bits of its results may differ, because ptxas decides what \
+                         to fuse: line {line}, {}",
+                        obstacle.reason
+                    ));
                 }
-                // What is not allocated stays as it was.
-                _ => edits.replace(body.span(), &contracted.original),
+            }
+            // What is not allocated stays as it was.
+            _ => {
+                let contracted = report.contraction.as_ref().map(|c| &c.original);
+                if let Some(original) = self.originals.get(function.name.text).or(contracted) {
+                    edits.replace(body.span(), original);
+                }
             }
         }
         if !matches!(report.outcome, Outcome::Refused(_)) {

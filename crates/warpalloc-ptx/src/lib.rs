@@ -38,6 +38,7 @@ mod least;
 mod literal;
 mod live_values;
 mod measure;
+mod param_lanes;
 mod source_line;
 mod types;
 

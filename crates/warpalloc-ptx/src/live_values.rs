@@ -9,6 +9,7 @@ use crate::job::Job;
 use crate::lower::{self, LowerError, Lowered, PassedThrough};
 use crate::module::{ModuleOptions, PtxError, functions_with_bodies};
 use crate::source_line::{SourceLine, SourceLines};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use warpalloc::Options;
 use warpalloc::analysis::{Frequencies, LiveSet, Liveness, Loops, Moment, Order, Pressure};
@@ -167,7 +168,8 @@ pub fn function_values(
     options: &ModuleOptions,
 ) -> Result<Result<FunctionValues, PassedThrough>, PtxError> {
     let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, &[], options)?;
+    let originals = FxHashMap::default();
+    let job = Job::new(&module, &[], &originals, options)?;
     let target = job.target()?;
     let mut functions = functions_with_bodies(&module);
     let found = functions.find(|(function, _)| function.name.text == name);

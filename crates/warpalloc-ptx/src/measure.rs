@@ -6,6 +6,7 @@ use crate::job::Job;
 use crate::lower::{self, LowerError, Lowered, PassedThrough};
 use crate::module::{ModuleOptions, PtxError, functions_with_bodies};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use warpalloc::analysis::{Liveness, Moment, Pressure, register_floor};
 use warpalloc::target::Target;
 
@@ -53,7 +54,8 @@ pub fn measure_module(
     options: &ModuleOptions,
 ) -> Result<Vec<FunctionMeasures>, PtxError> {
     let module = crate::parse(source).map_err(Box::new)?;
-    let job = Job::new(&module, &[], options)?;
+    let originals = FxHashMap::default();
+    let job = Job::new(&module, &[], &originals, options)?;
     let target = job.target()?;
     let functions: Vec<_> = functions_with_bodies(&module).collect();
     functions

@@ -9,6 +9,7 @@ use crate::diag::ParseError;
 use crate::job::Job;
 use crate::lower::{self, LowerError, ModuleNames, PassedThrough};
 pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
+use crate::param_lanes::take_apart;
 use crate::printer::EditConflict;
 use crate::promote::{Promoted, promote_where};
 use warpalloc::Options;
@@ -229,14 +230,16 @@ fn allocate_text(
 ) -> Result<ModuleResult, PtxError> {
     let wanted =
         |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
-    // What is left to ptxas is contracted by ptxas.
-    let contraction = match options.treatment {
-        Treatment::Allocate => options.contraction,
-        Treatment::Leave | Treatment::LeaveWithSharedSpills => Contraction::Keep,
+    // What is left to ptxas is contracted by ptxas, and stays as it is.
+    let is_left = options.treatment != Treatment::Allocate;
+    let contraction = match is_left {
+        true => Contraction::Keep,
+        false => options.contraction,
     };
-    let contracted = contract_where(source, contraction, wanted).map_err(Box::new)?;
+    let scalar = take_apart(source, |name| !is_left && wanted(name)).map_err(Box::new)?;
+    let contracted = contract_where(&scalar.text, contraction, wanted).map_err(Box::new)?;
     let module = crate::parse(&contracted.text).map_err(Box::new)?;
-    let job = Job::new(&module, &contracted.functions, options)?;
+    let job = Job::new(&module, &contracted.functions, &scalar.originals, options)?;
     let work = || job.run(progress);
     match options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()

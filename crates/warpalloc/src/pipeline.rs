@@ -1,7 +1,8 @@
 //! The order of passes. This is the only file that knows it.
 //!
 //! ```text
-//! prepare   build the program, hoist invariants, schedule where pressure exceeds the budget
+//! prepare   build the program, hoist invariants, schedule where pressure exceeds the budget,
+//!           rematerialise where it still does
 //! attempt   split ─→ rounds of (colour, choose spills, rewrite) ─→ join reloads ─→ shrink
 //! finish    emit ─→ copy propagation, dead code ─→ frame: reorder, merge, compact
 //! ```
@@ -27,6 +28,7 @@ use crate::ir::{Facts, Program};
 use crate::naive;
 use crate::options::{Options, Strategy};
 use crate::passes::hoist::{count_hoisted, hoist_invariants};
+use crate::passes::rematerialise::rematerialise;
 use crate::passes::schedule::schedule;
 use crate::passes::split::split_long_values;
 use crate::stats::{Clock, Stats};
@@ -95,11 +97,16 @@ impl Candidate {
         !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
     }
 
+    /// What candidates are compared by: whether they fell back, and cycles.
+    fn price(&self) -> (bool, f64) {
+        (self.allocation.stats.fell_back, self.cycles)
+    }
+
     /// The cheaper of two, if the other saves more than `margin` cycles.
     fn or_cheaper(self, other: Result<Candidate, Error>, margin: f64) -> Candidate {
-        let price = |c: &Candidate, less: f64| (c.allocation.stats.fell_back, c.cycles - less);
+        let (fell_back, cycles) = self.price();
         match other {
-            Ok(other) if price(&other, 0.0) < price(&self, margin) => other,
+            Ok(other) if other.price() < (fell_back, cycles - margin) => other,
             _ => self,
         }
     }
@@ -131,13 +138,57 @@ impl<'a> Pipeline<'a> {
         let hoisting = self.prepare(first.hoist)?;
         let mut best = self.attempt(&hoisting, first, colourer)?;
         if hoisting.hoisted.is_empty() || !best.is_improvable(self.function) {
-            return self.try_others(&hoisting, best, &others, colourer);
+            return self.try_rematerialised(hoisting, best, &others, colourer);
         }
         let plain = self.prepare(false)?;
         let without = self.attempt(&plain, first.without_hoisting(), colourer);
         best = best.or_cheaper(without, 0.0);
         let base = if best.attempt.hoist { hoisting } else { plain };
-        self.try_others(&base, best, &others, colourer)
+        self.try_rematerialised(base, best, &others, colourer)
+    }
+
+    /// Goes on with values computed at their readers, where that is cheaper.
+    fn try_rematerialised(
+        &self,
+        mut base: Base<'a>,
+        mut best: Candidate,
+        others: &[Attempt],
+        colourer: &mut dyn Colourer,
+    ) -> Result<Allocation, Error> {
+        // It remembers what it learnt of another program.
+        let fresh = &mut *colour::colourer(self.options);
+        if best.is_improvable(self.function)
+            && let Some(rematerialised) = self.rematerialised(&base)
+            && let Ok(candidate) = self.attempt(&rematerialised, best.attempt, fresh)
+            && candidate.price() < best.price()
+        {
+            (base, best) = (rematerialised, candidate);
+            return self.try_others(&base, best, others, fresh);
+        }
+        self.try_others(&base, best, others, colourer)
+    }
+
+    /// The same program with values computed at their readers where pressure exceeds the
+    /// budget, if there are such values.
+    fn rematerialised(&self, base: &Base<'a>) -> Option<Base<'a>> {
+        let mut stats = base.stats.clone();
+        // It walks over the function's own code.
+        let is_off = !self.options.briggs.rematerialise || self.options.strategy == Strategy::Scan;
+        if is_off || !base.problem.is_over_budget(&mut stats) {
+            return None;
+        }
+        let mut clock = Clock::start();
+        let mut problem = base.problem.rewritable();
+        let is_changed = problem.rewrite_if(|program, facts| {
+            stats.rematerialised += rematerialise(program, self.target, facts);
+            stats.rematerialised > base.stats.rematerialised
+        });
+        clock.lap(&mut stats, "rematerialise");
+        is_changed.then(|| Base {
+            problem,
+            hoisted: base.hoisted.clone(),
+            stats,
+        })
     }
 
     /// The allocation of the first attempt, if it needs no frame.
@@ -147,16 +198,39 @@ impl<'a> Pipeline<'a> {
         }
         let (first, _) = attempts(self.options);
         let mut base = self.build(None, first.hoist)?;
-        if must_spill(&base.problem, Positions::Boundaries, &mut base.stats) {
-            return Ok(None);
-        }
+        let is_hopeless = must_spill(&base.problem, Positions::Boundaries, &mut base.stats);
         let mut base = self.scheduled(base, first.hoist)?;
-        if must_spill(&base.problem, Positions::All, &mut base.stats) {
-            return Ok(None);
-        }
-        let stats = &mut base.stats.clone();
-        let allocation = self.colour(&base, first, FrameUse::Refused, colourer, stats)?;
-        Ok(allocation.filter(|allocation| allocation.frame == Frame::default()))
+        let without_frame = |base: &Base<'a>, colourer: &mut dyn Colourer| {
+            let stats = &mut base.stats.clone();
+            let allocation = self.colour(base, first, FrameUse::Refused, colourer, stats)?;
+            Ok::<_, Error>(allocation.filter(|a| a.frame == Frame::default()))
+        };
+        let must = is_hopeless || must_spill(&base.problem, Positions::All, &mut base.stats);
+        let plain = match must {
+            true => None,
+            false => without_frame(&base, colourer)?,
+        };
+        // Predicates that are carried in general registers are no better off there.
+        let is_carried = |plain: &Allocation| plain.stats.spilled > 0;
+        let base = match &plain {
+            Some(plain) if !is_carried(plain) => None,
+            _ => self.rematerialised(&base),
+        };
+        let rematerialised = match base {
+            Some(base) => without_frame(&base, &mut *colour::colourer(self.options))?,
+            None => None,
+        };
+        Ok(match (plain, rematerialised) {
+            (Some(plain), Some(other)) => {
+                let cycles = self.cycles.get_or_init(|| AddedCycles::of(self.function));
+                let is_dearer = cycles.net(&other) > cycles.net(&plain);
+                Some(match is_dearer || is_carried(&other) {
+                    true => plain,
+                    false => other,
+                })
+            }
+            (plain, rematerialised) => plain.or(rematerialised),
+        })
     }
 
     /// The rewrites that all attempts share.

@@ -287,33 +287,38 @@ impl<'x> Demands<'x> {
     }
 
     /// A deleted copy changes no register, but it is where the name changes: a good place to
-    /// convert, so that a pair built up in a loop is packed behind the loop.
+    /// convert, so that a pair built up in a loop is packed behind the loop, and one taken apart
+    /// is so here, rather than behind each of its definitions. What reads the source in place of
+    /// the result may be anywhere below.
     fn deleted_copy(
         &mut self,
         inst: Inst,
         registers: &[PReg],
         demand: &mut ViewSet,
     ) -> Result<SmallVec<[Conversion; 4]>> {
-        let (mut reads, mut writes) = (Units::new(), Units::new());
+        let mut reads = Units::new();
         for (operand, &reg) in self.function.operands(inst).iter().zip(registers) {
-            let view = self.operand_view(operand, reg)?;
-            let side = match operand.role {
-                Role::Use => &mut reads,
-                _ => &mut writes,
-            };
-            side.push(view);
+            if operand.role == Role::Use {
+                reads.push(self.operand_view(operand, reg)?);
+            }
         }
-        let units = |side: &Units| -> Vec<u16> {
-            side.iter()
-                .flat_map(|&v| v.unit..self.views.end(v))
-                .collect()
+        let is_read = |unit: u16| {
+            let mut sources = reads.iter();
+            sources.any(|&v| (v.unit..self.views.end(v)).contains(&unit))
         };
-        let in_place = units(&reads) == units(&writes);
-        let wanted: Units = writes
-            .into_iter()
-            .filter(|w| !reads.contains(w) && demand.has(&self.views, *w))
-            .collect();
-        if !in_place || wanted.is_empty() {
+        let mut wanted = Units::new();
+        for &source in &reads {
+            let predicates = source.kind == Kind::Pred;
+            let end = self.views.end(source);
+            for view in self.views.over(predicates, source.unit, end) {
+                let is_whole = (view.unit..self.views.end(view)).all(is_read);
+                let is_new = !reads.contains(&view) && !wanted.contains(&view);
+                if is_whole && is_new && demand.has(&self.views, view) {
+                    wanted.push(view);
+                }
+            }
+        }
+        if wanted.is_empty() {
             return Ok(SmallVec::new());
         }
         let mut provider = Provider::new(&self.views, &reads);

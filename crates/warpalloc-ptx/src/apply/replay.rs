@@ -6,13 +6,17 @@
 //! What inserted code is made of means what it means (`mov` with packing, `xor`, `selp` of 1
 //! and 0 with the matching `setp`, conversions between 16 and 32 bits, accesses to spill
 //! memory); anything else hashes its text without registers together with its inputs.
-//! Instructions with effects leave an event.
+//! Instructions with effects leave an event, which depends on how many writes came before it
+//! that may touch the same state; events of one execution of a block have no order of their
+//! own. Addresses are told apart by their values, as far as those are sums of one value, or one
+//! variable, and different constants.
 //!
 //! A text may read registers nobody wrote, and real ones do. What such a read gives is
 //! nobody's business, so in the original everything computed from it is [`UNDEFINED`] too,
 //! an event of it matches any other, and a branch on it ends the run.
 
 use crate::ast::{Instruction, Operand, Span};
+use crate::lower::alias::{added, bytes};
 use crate::lower::{Code, Lowered, Source};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -24,8 +28,8 @@ type Pieces = Vec<u64>;
 /// What one run did.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Replay {
-    /// One number per instruction with an effect.
-    pub events: Vec<u64>,
+    /// One number per instruction that writes state, for each execution of a block with any.
+    pub events: Vec<Vec<u64>>,
     /// Whether it ran to its end.
     pub finished: bool,
 }
@@ -43,6 +47,30 @@ pub(crate) enum Side {
     Allocated,
 }
 
+impl Replay {
+    /// Whether `other`, a run of the allocated text, does what this one of the original does.
+    pub(crate) fn matches(&self, other: &Replay) -> bool {
+        let pairs = self.events.iter().zip(&other.events);
+        let ended = self.finished && other.finished;
+        pairs.into_iter().all(|(e, o)| same_events(e, o))
+            && (!ended || self.events.len() == other.events.len())
+    }
+}
+
+/// Whether the events are the same but for undefined ones, in any order.
+fn same_events(expected: &[u64], found: &[u64]) -> bool {
+    let mut left: Vec<u64> = found.to_vec();
+    let mut undefined = 0;
+    for event in expected {
+        match left.iter().position(|f| f == event) {
+            Some(at) => drop(left.swap_remove(at)),
+            None if *event == UNDEFINED => undefined += 1,
+            None => return false,
+        }
+    }
+    left.len() == undefined
+}
+
 /// Runs a function until it ends or has left `limit` events.
 pub(crate) fn replay(lowered: &Lowered, side: Side, limit: usize, seed: u64) -> Replay {
     let mut machine = Machine {
@@ -51,31 +79,62 @@ pub(crate) fn replay(lowered: &Lowered, side: Side, limit: usize, seed: u64) -> 
         values: FxHashMap::default(),
         memory: FxHashMap::default(),
         visits: FxHashMap::default(),
+        sums: FxHashMap::default(),
+        writes: Vec::new(),
         events: Vec::new(),
         seed,
     };
     let mut block = lowered.function.entry();
     let mut steps = 0;
+    let mut events = Vec::new();
     loop {
         for inst in lowered.function.block_insts(block) {
             machine.step(inst);
             steps += 1;
         }
+        if !machine.events.is_empty() {
+            events.push(std::mem::take(&mut machine.events));
+        }
         let succs = lowered.function.succs(block);
         let finished = succs.is_empty();
-        if finished || machine.events.len() >= limit || steps > STEPS {
-            machine.events.truncate(limit);
-            let events = machine.events;
+        if finished || machine.writes.len() >= limit || steps > STEPS {
             return Replay { events, finished };
         }
         let Some(way) = machine.way(lowered.function.terminator(block), succs.len()) else {
-            let events = machine.events;
-            return Replay {
-                events,
-                finished: false,
-            };
+            let finished = false;
+            return Replay { events, finished };
         };
         block = succs[way].block;
+    }
+}
+
+/// What an address counts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    Value(Pieces),
+    Variable(String),
+}
+
+/// The state that an instruction touched: spaces, and bytes of them.
+struct Touched {
+    spaces: u8,
+    extent: Option<(Origin, i64, u32)>,
+}
+
+impl Touched {
+    fn overlaps(&self, other: &Touched) -> bool {
+        let apart = match (&self.extent, &other.extent) {
+            (Some((a, from, len)), Some((b, other_from, other_len))) => match (a, b) {
+                (a, b) if a == b => {
+                    let end = |from: i64, len: u32| from + i64::from(len);
+                    end(*from, *len) <= *other_from || end(*other_from, *other_len) <= *from
+                }
+                (Origin::Variable(_), Origin::Variable(_)) => true,
+                _ => false,
+            },
+            _ => false,
+        };
+        self.spaces & other.spaces != 0 && !apart
     }
 }
 
@@ -85,6 +144,11 @@ struct Machine<'x, 'm, 'a> {
     values: FxHashMap<VReg, Pieces>,
     memory: FxHashMap<(&'static str, u64), u64>,
     visits: FxHashMap<Inst, u64>,
+    /// Values that are a constant and something else.
+    sums: FxHashMap<Pieces, (Origin, i64)>,
+    /// The state that was written, one entry for each write.
+    writes: Vec<Touched>,
+    /// Events of the block.
     events: Vec<u64>,
     seed: u64,
 }
@@ -221,13 +285,16 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
             .collect();
         undefined |= inputs.iter().flatten().any(|&piece| piece == UNDEFINED);
         let effect = function.inst(inst).effect;
+        let touched = self.touched(inst, stmt);
         let time = match effect {
             Effect::Pure => 0,
-            _ => self.events.len(),
+            _ => self.writes.iter().filter(|w| w.overlaps(&touched)).count(),
         };
+        let sum = self.sum(inst, stmt);
         let mark = hash(&(self.text(inst, stmt), inputs, time, self.seed));
         if effect == Effect::Write {
             self.events.push(if undefined { UNDEFINED } else { mark });
+            self.writes.push(touched);
         }
         let mut results = 0;
         for &i in &mentioned {
@@ -237,10 +304,52 @@ impl<'x, 'm, 'a> Machine<'x, 'm, 'a> {
                     true => UNDEFINED,
                     false => hash(&(mark, results, p)),
                 };
-                let pieces = (0..self.width(vreg)).map(piece).collect();
+                let pieces: Pieces = (0..self.width(vreg)).map(piece).collect();
+                if let Some(sum) = sum.clone().filter(|_| !undefined) {
+                    self.sums.insert(pieces.clone(), sum);
+                }
                 self.values.insert(vreg, pieces);
                 results += 1;
             }
+        }
+    }
+
+    /// What a register or a variable is, as a sum.
+    fn value_of(&self, inst: Inst, operand: &Operand) -> Option<(Origin, i64)> {
+        let name = operand.as_name()?;
+        let mut all = self.code(inst).occurrences.iter();
+        let Some(occurrence) = all.find(|o| o.span == name.span) else {
+            return Some((Origin::Variable(name.text.to_owned()), 0));
+        };
+        let value = self.get(self.vreg(inst, usize::from(occurrence.operand)));
+        let sum = self.sums.get(&value).cloned();
+        Some(sum.unwrap_or((Origin::Value(value), 0)))
+    }
+
+    /// The result of an instruction, where it is a sum.
+    fn sum(&self, inst: Inst, stmt: &Instruction) -> Option<(Origin, i64)> {
+        if let Some((operand, constant)) = added(stmt) {
+            let (origin, sum) = self.value_of(inst, &stmt.operands[operand])?;
+            return Some((origin, sum + constant));
+        }
+        let is_move = stmt.mnemonic == "mov" && stmt.operands[1].as_name().is_some();
+        is_move.then(|| self.value_of(inst, &stmt.operands[1]))?
+    }
+
+    fn touched(&self, inst: Inst, stmt: &Instruction) -> Touched {
+        let function = &self.lowered.function;
+        let memory = stmt.operands.iter().find_map(|operand| match operand {
+            Operand::Memory(memory) if memory.elements.is_empty() => Some(memory),
+            _ => None,
+        });
+        let extent = memory.and_then(|memory| {
+            let (origin, sum) = self.value_of(inst, &memory.base)?;
+            let constant = memory.offset.as_ref().map_or(Some(0), Operand::as_int)? as i64;
+            Some((origin, sum + constant, bytes(stmt)?))
+        });
+        Touched {
+            spaces: function.alias_info(function.alias(inst)).spaces,
+            extent,
         }
     }
 

@@ -2,6 +2,7 @@
 //! still be added to.
 
 use super::Code;
+use super::alias::Addressing;
 use super::async_regs::Flight;
 use crate::opcode::Width;
 use rustc_hash::FxHashMap;
@@ -21,6 +22,7 @@ pub(super) struct DraftInst<'m, 'a> {
     pub operands: SmallVec<[Operand; 4]>,
     pub groups: SmallVec<[OperandGroup; 1]>,
     pub flight: Flight,
+    pub addressing: Addressing,
     pub code: Code<'m, 'a>,
 }
 
@@ -49,6 +51,12 @@ pub(super) struct Draft<'m, 'a> {
 type Placement = (u32, u32, VReg);
 
 impl<'m, 'a> Draft<'m, 'a> {
+    /// What each instruction says about addresses, in the order of the model.
+    pub fn addressing(&self) -> Vec<Addressing> {
+        let insts = self.blocks.iter().flat_map(|block| &block.insts);
+        insts.map(|inst| inst.addressing).collect()
+    }
+
     /// The code of each instruction, in the order of the model.
     pub fn into_codes(self) -> Vec<Code<'m, 'a>> {
         let insts = self.blocks.into_iter().flat_map(|block| block.insts);
@@ -152,6 +160,7 @@ fn undef<'m, 'a>(vreg: VReg, code: Code<'m, 'a>) -> DraftInst<'m, 'a> {
         operands: [Operand::writes(vreg)].into_iter().collect(),
         groups: SmallVec::new(),
         flight: Flight::None,
+        addressing: Addressing::default(),
         code,
     }
 }

@@ -1,5 +1,6 @@
 //! One instruction: its registers with their roles, its effect, its groups.
 
+use super::alias::{self, Addressing, Sum, Term};
 use super::async_regs::Flight;
 use super::builder::{DraftInst, class_of};
 use super::names::{Declared, Meaning};
@@ -120,6 +121,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 && description.effect == opcode::Effect::Pure
                 && operands.iter().filter(|o| o.role.writes()).count() == 1
         });
+        let addressing = self.addressing(inst, &description, &mentions, &firsts, kind);
         let draft = DraftInst {
             opcode: inst.opcode(),
             imm: self.fingerprint(inst, &occurrences),
@@ -133,6 +135,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             operands,
             groups,
             flight,
+            addressing,
             code: Code {
                 source: Source::Written {
                     inst,
@@ -144,6 +147,61 @@ impl<'m, 'a> Lowering<'m, 'a> {
             },
         };
         Ok((draft, description))
+    }
+
+    /// What the instruction says about addresses.
+    fn addressing(
+        &self,
+        inst: &Instruction<'a>,
+        description: &Description,
+        mentions: &Mentions,
+        firsts: &[u8],
+        kind: Kind,
+    ) -> Addressing {
+        let operand_of = |span: Span| {
+            let seen = mentions.seen.iter().position(|seen| seen.span == span)?;
+            (mentions.seen[seen].lanes == 1).then(|| Term::Register(firsts[seen]))
+        };
+        let term = |operand: &Ast<'a>| {
+            let name = operand.as_name()?;
+            match self.scopes.find(name.text) {
+                Meaning::Symbol {
+                    variable: Some(variable),
+                    ..
+                } => Some(Term::Variable(variable)),
+                _ => operand_of(name.span),
+            }
+        };
+        let address = || {
+            let is_address = |operand: &&Ast<'a>| matches!(operand, Ast::Memory(_));
+            let Ast::Memory(memory) = inst.operands.iter().find(is_address)? else {
+                return None;
+            };
+            let constant = match &memory.offset {
+                Some(offset) => offset.as_int()? as i64,
+                None => 0,
+            };
+            let term = term(&memory.base).filter(|_| memory.elements.is_empty())?;
+            Some((Sum { term, constant }, alias::bytes(inst)?))
+        };
+        let result = || {
+            if let Some((operand, constant)) = alias::added(inst) {
+                let term = term(&inst.operands[operand])?;
+                return Some(Sum { term, constant });
+            }
+            let is_move = inst.mnemonic == "mov" && inst.guard.is_none();
+            let [_, source] = inst.operands.as_slice() else {
+                return None;
+            };
+            let term = term(source).filter(|_| is_move)?;
+            let is_whole = kind == Kind::Copy || matches!(term, Term::Variable(_));
+            is_whole.then_some(Sum { term, constant: 0 })
+        };
+        Addressing {
+            spaces: alias::spaces(inst, description),
+            access: address(),
+            result: result(),
+        }
     }
 
     /// Lets no result share a register with an input, except lane by lane with the last

@@ -15,13 +15,14 @@
 //! What the table does not cover is never guessed at: the function is passed through
 //! ([`PassedThrough`]). What is wrong with the text itself is an error.
 
+pub(crate) mod alias;
 mod async_regs;
 mod builder;
 mod explain;
 mod instruction;
 mod names;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use names::{Meaning, ModuleNames, Scopes};
 
@@ -517,6 +518,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 self.draft.build(name, self.target)
             }
         };
+        let model = alias::classify(model, &self.draft.addressing());
         Ok(Lowered {
             function: model,
             ast: function,
@@ -565,6 +567,7 @@ fn bare<'m, 'a>(opcode: &str, kind: Kind, code: Code<'m, 'a>) -> DraftInst<'m, '
         operands: SmallVec::new(),
         groups: SmallVec::new(),
         flight: async_regs::Flight::None,
+        addressing: alias::Addressing::default(),
         code,
     }
 }

@@ -4,7 +4,7 @@
 //! around it says. A series such as `%r<1000000>` is one entry, found by cutting the number
 //! off a name: nothing is made for registers nobody mentions.
 
-use crate::ast::{Item, Module, RegDecl, Series, VarDecl};
+use crate::ast::{Item, Linkage, Module, RegDecl, Series, VarDecl};
 use crate::opcode::{SpecialReg, Width, special_register};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -38,17 +38,57 @@ pub(crate) enum Meaning {
         nested: bool,
         /// A parameter of the entry function at hand.
         kernel_parameter: bool,
+        /// The variable, where it is one that overlaps no other.
+        variable: Option<Variable>,
     },
     /// Nobody declared it.
     Unknown,
 }
 
+/// A variable that overlaps no other, with its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// Distinguishes it from all other variables that the function knows.
+    pub number: u32,
+    pub bytes: u32,
+}
+
+impl Variable {
+    /// The only variable of a declaration. Arrays of unknown size, which may begin at the same
+    /// address, have none, and neither has what another module defines.
+    fn of(var: &VarDecl, number: u32) -> Option<Variable> {
+        let [declarator] = var.names.as_slice() else {
+            return None;
+        };
+        let bits = crate::opcode::type_bits(var.ty)?;
+        let dims = declarator.dims.iter().map(|dim| dim.unwrap_or(0));
+        let elements = dims.fold(1u64, u64::saturating_mul);
+        let bytes = elements.saturating_mul(u64::from(bits / 8) * u64::from(var.vector));
+        let bytes = u32::try_from(bytes).ok()?;
+        let is_own = var.linkage != Linkage::Extern && declarator.count.is_none() && bytes > 0;
+        is_own.then_some(Variable { number, bytes })
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Entry {
-    Register { decl: u32, width: Width, lanes: u8 },
+    Register {
+        decl: u32,
+        width: Width,
+        lanes: u8,
+    },
     ModuleRegister,
-    Symbol { kernel_parameter: bool },
+    Symbol {
+        kernel_parameter: bool,
+        variable: Option<Variable>,
+    },
 }
+
+/// A name that is no variable.
+const PLAIN_SYMBOL: Entry = Entry::Symbol {
+    kernel_parameter: false,
+    variable: None,
+};
 
 /// The names of one scope.
 #[derive(Default)]
@@ -89,24 +129,29 @@ impl<'a> Table<'a> {
 /// What the whole module declares.
 pub(crate) struct ModuleNames<'a> {
     table: Table<'a>,
+    variables: u32,
 }
 
 impl<'a> ModuleNames<'a> {
     /// Collects the names at module level.
     pub fn of(module: &Module<'a>) -> ModuleNames<'a> {
         let mut table = Table::default();
-        let symbol = Entry::Symbol {
-            kernel_parameter: false,
-        };
+        let mut variables = 0;
         for item in &module.items {
             match item {
-                Item::Function(function) => table.declare(function.name.text, None, symbol),
+                Item::Function(function) => table.declare(function.name.text, None, PLAIN_SYMBOL),
                 Item::Var(var) => {
+                    let variable = Variable::of(var, variables);
+                    variables += 1;
+                    let entry = Entry::Symbol {
+                        kernel_parameter: false,
+                        variable,
+                    };
                     for name in &var.names {
-                        table.declare(name.name.text, name.count, symbol);
+                        table.declare(name.name.text, name.count, entry);
                     }
                 }
-                Item::Alias(alias) => table.declare(alias.alias.text, None, symbol),
+                Item::Alias(alias) => table.declare(alias.alias.text, None, PLAIN_SYMBOL),
                 Item::Reg(reg) => {
                     for name in &reg.names {
                         table.declare(name.name.text, name.count, Entry::ModuleRegister);
@@ -115,7 +160,7 @@ impl<'a> ModuleNames<'a> {
                 Item::Directive(_) | Item::Empty(_) => {}
             }
         }
-        ModuleNames { table }
+        ModuleNames { table, variables }
     }
 }
 
@@ -124,6 +169,7 @@ pub(crate) struct Scopes<'m, 'a> {
     module: &'m ModuleNames<'a>,
     open: Vec<Table<'a>>,
     declarations: u32,
+    variables: u32,
 }
 
 impl<'m, 'a> Scopes<'m, 'a> {
@@ -133,17 +179,15 @@ impl<'m, 'a> Scopes<'m, 'a> {
             module,
             open: Vec::new(),
             declarations: 0,
+            variables: module.variables,
         }
     }
 
     /// Opens a scope that knows its labels from the start.
     pub fn enter(&mut self, labels: impl IntoIterator<Item = &'a str>) {
         let mut table = Table::default();
-        let entry = Entry::Symbol {
-            kernel_parameter: false,
-        };
         for label in labels {
-            table.declare(label, None, entry);
+            table.declare(label, None, PLAIN_SYMBOL);
         }
         self.open.push(table);
     }
@@ -180,9 +224,13 @@ impl<'m, 'a> Scopes<'m, 'a> {
 
     /// Declares a variable or parameter.
     pub fn declare_variable(&mut self, var: &VarDecl<'a>, kernel_parameter: bool) {
+        let entry = Entry::Symbol {
+            kernel_parameter,
+            variable: Variable::of(var, self.variables),
+        };
+        self.variables += 1;
         if let Some(table) = self.open.last_mut() {
             for name in &var.names {
-                let entry = Entry::Symbol { kernel_parameter };
                 table.declare(name.name.text, name.count, entry);
             }
         }
@@ -215,9 +263,13 @@ fn meaning(entry: Entry, index: u32, nested: bool) -> Meaning {
             lanes,
         }),
         Entry::ModuleRegister => Meaning::ModuleRegister,
-        Entry::Symbol { kernel_parameter } => Meaning::Symbol {
+        Entry::Symbol {
+            kernel_parameter,
+            variable,
+        } => Meaning::Symbol {
             nested,
             kernel_parameter,
+            variable,
         },
     }
 }

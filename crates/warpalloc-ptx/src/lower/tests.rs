@@ -24,7 +24,7 @@ fn with_module<T>(source: &str, look: impl FnOnce(Result<Lowered, LowerError>) -
     look(lowered)
 }
 
-fn lowers<T>(body: &str, look: impl FnOnce(Lowered) -> T) -> T {
+pub(crate) fn lowers<T>(body: &str, look: impl FnOnce(Lowered) -> T) -> T {
     with_body(body, |lowered| match lowered {
         Ok(lowered) => look(lowered),
         Err(stop) => panic!("{stop:?}"),

@@ -72,7 +72,7 @@ pub(super) const ROWS: &[Row] = &[
 const SPECIAL_CYCLES: u8 = 2;
 
 /// Kernel parameters lie in a constant bank, which most instructions read as an operand.
-const PARAMETER_CYCLES: u8 = 1;
+const PARAMETER_CYCLES: u8 = 0;
 
 /// `mov` copies a register, packs or unpacks one, or materialises a constant, an address or a special register.
 fn mov(shape: &InstrShape, description: &mut Description) -> Result<(), UnknownReason> {

@@ -33,6 +33,7 @@ mod tests;
 mod texture;
 mod video;
 
+pub(crate) use modifier::type_bits;
 use smallvec::SmallVec;
 pub use special::{SpecialReg, special_register};
 
@@ -221,7 +222,7 @@ pub enum Control {
 pub struct RematCost {
     /// Rough issue cycles.
     pub cycles: u8,
-    /// Registers that must still hold their values there: 0 or 1.
+    /// Registers that must still hold their values there: 0 or 1, or 2 for a predicate.
     pub inputs: u8,
 }
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// Bits of a value of this type; `None` for a modifier that is no type. Sub-byte matrix elements count as what a
 /// register of a fragment holds: 32 bits.
-pub(super) fn type_bits(modifier: &str) -> Option<u16> {
+pub(crate) fn type_bits(modifier: &str) -> Option<u16> {
     Some(match modifier {
         "pred" => 1,
         "b8" | "u8" | "s8" | "e4m3" | "e5m2" | "e3m2" | "e2m3" | "e2m1" | "ue8m0" | "ue4m3"

@@ -396,6 +396,11 @@ impl Parsed {
 
 /// Recomputing pays only while it keeps at most one other register alive, and only where every read gives the same.
 pub(super) fn remat(shape: &InstrShape, cycles: u8) -> Option<RematCost> {
+    remat_from(shape, cycles, 1)
+}
+
+/// The same, but while it keeps at most `most` other registers alive.
+pub(super) fn remat_from(shape: &InstrShape, cycles: u8, most: u8) -> Option<RematCost> {
     let mut inputs = 0;
     for operand in shape.operands.iter().skip(1) {
         match operand {
@@ -409,7 +414,7 @@ pub(super) fn remat(shape: &InstrShape, cycles: u8) -> Option<RematCost> {
         }
     }
     let single = shape.operands.first() == Some(&OperandShape::Register);
-    (single && inputs <= 1).then_some(RematCost { cycles, inputs })
+    (single && inputs <= most).then_some(RematCost { cycles, inputs })
 }
 
 impl Form {

@@ -33,6 +33,8 @@ pub struct Builder {
     opcodes: PrimaryMap<Opcode, String>,
     opcode_ids: FxHashMap<String, Opcode>,
     reg_lists: PrimaryMap<RegList, Vec<PReg>>,
+    aliases: PrimaryMap<AliasClass, Alias>,
+    alias_ids: FxHashMap<Alias, AliasClass>,
     live_ins: Vec<(VReg, PReg)>,
 }
 
@@ -135,6 +137,7 @@ impl Builder {
             opcode,
             imm: 0,
             effect: Effect::Pure,
+            alias: AliasClass::ANY,
             kind: Kind::Plain,
             remat: None,
             clobbers: Clobbers::None,
@@ -194,6 +197,8 @@ impl Builder {
         let mut blocks: PrimaryMap<Block, BlockInfo> = PrimaryMap::new();
         let mut opcodes = Renumbering::of(&self.opcodes);
         let mut reg_lists = Renumbering::of(&self.reg_lists);
+        let mut aliases = Renumbering::of(&self.aliases);
+        aliases.new.push(Alias::ANY);
         let preds = predecessors(&self.blocks);
         for (index, (pending, preds)) in self.blocks.into_iter().zip(preds).enumerate() {
             let first = insts.len() as u32;
@@ -209,6 +214,9 @@ impl Builder {
                 }
                 if let Clobbers::List(list) = &mut info.clobbers {
                     *list = reg_lists.new_number(*list);
+                }
+                if info.alias != AliasClass::ANY {
+                    info.alias = aliases.new_number(info.alias);
                 }
                 info.opcode = opcodes.new_number(info.opcode);
                 info.groups = append(&mut groups, &self.groups, info.groups);
@@ -234,6 +242,7 @@ impl Builder {
             vregs: self.vregs,
             opcodes: opcodes.new,
             reg_lists: reg_lists.new,
+            aliases: aliases.new,
         }
     }
 
@@ -393,6 +402,19 @@ impl InstBuilder<'_> {
     /// Sets what it observes or changes.
     pub fn effect(mut self, effect: Effect) -> Self {
         self.info().effect = effect;
+        self
+    }
+
+    /// Says which state its effect concerns; any, unless this is said.
+    pub fn alias(self, alias: Alias) -> Self {
+        let builder = &mut *self.builder;
+        if builder.aliases.is_empty() {
+            builder.aliases.push(Alias::ANY);
+            builder.alias_ids.insert(Alias::ANY, AliasClass::ANY);
+        }
+        let ids = &mut builder.alias_ids;
+        let new = || builder.aliases.push(alias);
+        self.builder.insts[self.index].alias = *ids.entry(alias).or_insert_with(new);
         self
     }
 

@@ -12,11 +12,13 @@
 //!   by the live-in instruction, of which there is at most one, first in the entry;
 //! - no instruction writes one virtual register twice.
 
+mod alias;
 mod builder;
 mod entity;
 mod operand;
 mod rename;
 
+pub use alias::{Alias, AliasClass, Base, Extent};
 pub use builder::{Builder, InstBuilder};
 pub use entity::{Block, Inst, Opcode, RegList, VReg};
 pub use operand::{Constraint, Operand, OperandGroup, Role};
@@ -112,6 +114,8 @@ pub struct InstInfo {
     pub imm: u64,
     /// What it observes or changes.
     pub effect: Effect,
+    /// The state that it observes or changes, where it has an effect.
+    pub alias: AliasClass,
     /// What allocation knows of its meaning.
     pub kind: Kind,
     /// Cycles to execute it again, where that is allowed anywhere its inputs are at hand.
@@ -161,6 +165,7 @@ pub struct Function {
     vregs: PrimaryMap<VReg, VRegInfo>,
     opcodes: PrimaryMap<Opcode, String>,
     reg_lists: PrimaryMap<RegList, Vec<PReg>>,
+    aliases: PrimaryMap<AliasClass, Alias>,
 }
 
 impl Function {

@@ -7,7 +7,8 @@
 
 use super::*;
 use crate::function::{
-    Clobbers, Constraint, Effect, Kind, Operand, OperandGroup, RegList, Role, VReg,
+    Alias, Base, Clobbers, Constraint, Effect, Extent, Kind, Operand, OperandGroup, RegList, Role,
+    VReg,
 };
 use crate::target::PReg;
 
@@ -232,6 +233,9 @@ impl Generator<'_> {
         self.next_imm += 1;
         let mut inst = self.builder.inst(self.block, draft.opcode);
         inst = inst.imm(imm).effect(draft.effect).kind(draft.kind);
+        if matches!(draft.opcode, "ld" | "st" | "ldv" | "stv") {
+            inst = inst.alias(alias_of(imm));
+        }
         inst = inst.clobbers(draft.clobbers);
         if let Some(cycles) = draft.remat {
             inst = inst.remat(cycles);
@@ -653,4 +657,22 @@ impl Generator<'_> {
             self.emit(draft);
         }
     }
+}
+
+/// The memory that an access touches: any, a space, or bytes of one, as its number says.
+fn alias_of(number: u64) -> Alias {
+    let (spaces, base, start) = match number % 8 {
+        0..3 => return Alias::ANY,
+        3 => return Alias::of(1),
+        4 => return Alias::of(2),
+        5 => (1, Base::Address(0), number % 3),
+        6 => (3, Base::Address(1), number % 3),
+        _ => (1, Base::Variable((number % 5) as u32), number % 2),
+    };
+    let extent = Some(Extent {
+        base,
+        start: 4 * start as i32,
+        len: 8,
+    });
+    Alias { spaces, extent }
 }

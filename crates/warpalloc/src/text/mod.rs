@@ -31,8 +31,10 @@
 //! - A value has its class where it is first mentioned, or anywhere else, with no space around
 //!   the colon; `.uniform` and `.pinned` may follow. Values that occur nowhere are listed in a
 //!   line `vregs …`.
-//! - Attributes: `copy`, `undef`, `livein`, `call`, `branch`, `return`, `exit`; `read`, `write`;
-//!   `remat CYCLES`; `anchored`; `clobbers abi` or a list; `group FIRST..END align UNITS`. An
+//! - Attributes: `copy`, `undef`, `livein`, `call`, `branch`, `return`, `exit`; `read`, `write`,
+//!   of any state or of `spaces MASK`, and there perhaps only of the bytes `address N at START
+//!   len BYTES` or `variable N at START len BYTES`; `remat CYCLES`;
+//!   `anchored`; `clobbers abi` or a list; `group FIRST..END align UNITS`. An
 //!   instruction with successors is a branch unless it says otherwise.
 //! - Arguments are the results of a first instruction such as
 //!   `v0:r32 @ R0, v1:r64 @ R2 = entry : livein write`; results are inputs of a return, such

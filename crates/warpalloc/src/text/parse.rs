@@ -272,6 +272,9 @@ impl<'a> FunctionParser<'a> {
         inst = inst.imm(parts.imm.unwrap_or(0)).effect(parts.effect);
         inst = inst.kind(parts.kind.unwrap_or(implied));
         inst = inst.clobbers(parts.clobbers);
+        if let Some(alias) = parts.alias {
+            inst = inst.alias(alias);
+        }
         if let Some(cycles) = parts.remat {
             inst = inst.remat(cycles);
         }
@@ -357,6 +360,8 @@ impl<'a> FunctionParser<'a> {
             parts.effect = Effect::Read;
         } else if line.accept("write") {
             parts.effect = Effect::Write;
+        } else if line.accept("spaces") {
+            parts.alias = Some(alias(line)?);
         } else if line.accept("remat") {
             parts.remat = Some(line.integer(u8::MAX as u64, "a number of cycles")? as u8);
         } else if line.accept("anchored") {
@@ -469,10 +474,36 @@ struct InstParts {
     groups: Vec<OperandGroup>,
     imm: Option<u64>,
     effect: Effect,
+    alias: Option<Alias>,
     kind: Option<Kind>,
     remat: Option<u8>,
     anchored: bool,
     clobbers: Clobbers,
+}
+
+/// `MASK [address N | variable N at START len LENGTH]`
+fn alias(line: &mut Line<'_>) -> Result<Alias, TextError> {
+    let spaces = line.integer(u64::from(u8::MAX), "a mask of spaces")? as u8;
+    let is_variable = line.accept("variable");
+    if !is_variable && !line.accept("address") {
+        return Ok(Alias::of(spaces));
+    }
+    let number = line.integer(u64::from(u32::MAX), "the number of a base")? as u32;
+    line.expect("at")?;
+    let sign = if line.accept("-") { -1 } else { 1 };
+    let start = line.integer(i32::MAX as u64, "the first byte")? as i32;
+    line.expect("len")?;
+    let len = line.integer(u64::from(u32::MAX), "a number of bytes")? as u32;
+    let base = match is_variable {
+        true => Base::Variable(number),
+        false => Base::Address(number),
+    };
+    let extent = Some(Extent {
+        base,
+        start: sign * start,
+        len,
+    });
+    Ok(Alias { spaces, extent })
 }
 
 /// Whether the line starts with results rather than an opcode.

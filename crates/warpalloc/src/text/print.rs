@@ -217,6 +217,9 @@ pub(super) fn attributes(function: &Function, target: &Target, inst: Inst) -> Ve
         Effect::Read => words.push("read".to_owned()),
         Effect::Write => words.push("write".to_owned()),
     }
+    if info.alias != AliasClass::ANY {
+        words.push(alias_text(function.alias_info(info.alias)));
+    }
     if let Some(cycles) = info.remat {
         words.push(format!("remat {cycles}"));
     }
@@ -239,6 +242,19 @@ pub(super) fn attributes(function: &Function, target: &Target, inst: Inst) -> Ve
         words.push(format!("group {first}..{end} align {align}"));
     }
     words
+}
+
+/// `spaces MASK`, and which bytes of them.
+fn alias_text(alias: &Alias) -> String {
+    let spaces = alias.spaces;
+    let Some(Extent { base, start, len }) = alias.extent else {
+        return format!("spaces {spaces}");
+    };
+    let base = match base {
+        Base::Address(number) => format!("address {number}"),
+        Base::Variable(number) => format!("variable {number}"),
+    };
+    format!("spaces {spaces} {base} at {start} len {len}")
 }
 
 /// Displays a list of registers in braces.

@@ -7,7 +7,8 @@ mod recompute;
 use super::*;
 use crate::allocation::{Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::function::{
-    Block, Builder, Clobbers, Constraint, Convention, Effect, Inst, Kind, Operand, Role,
+    Alias, Base, Block, Builder, Clobbers, Constraint, Convention, Effect, Extent, Inst, Kind,
+    Operand, Role,
 };
 use crate::stats::Stats;
 use crate::target::{Class, PReg};
@@ -660,6 +661,39 @@ fn a_new_order_keeps_definitions_and_effects() {
     case(&[0, 1, 2, 4, 3]).says("does not keep the block's instructions");
     case(&[0, 1, 2, 2, 4]).says("does not keep the block's instructions");
     case(&[0, 1, 2]).says("does not keep the block's instructions");
+}
+
+#[test]
+fn a_new_order_keeps_accesses_that_may_alias() {
+    let build = |first: Alias, second: Alias| {
+        let mut b = Builder::new("order");
+        let entry = b.block();
+        let x = b.vreg(Class::R32);
+        b.inst(entry, "a").def(x);
+        let store = b.inst(entry, "store").use_(x).effect(Effect::Write);
+        store.alias(first);
+        let store = b.inst(entry, "store").use_(x).effect(Effect::Write);
+        store.alias(second);
+        b.exit(entry, "exit");
+        b
+    };
+    let swapped = |first, second| {
+        let case = Case::new(build(first, second), "R0 R0 R0");
+        case.order(&[0, 2, 1, 3])
+    };
+    let at = |start| Alias {
+        spaces: 1,
+        extent: Some(Extent {
+            base: Base::Address(0),
+            start,
+            len: 8,
+        }),
+    };
+    swapped(Alias::of(1), Alias::of(2)).accepted();
+    swapped(at(0), at(8)).accepted();
+    swapped(at(0), at(4)).says("moves it across a write");
+    swapped(at(0), Alias::of(3)).says("moves it across a write");
+    swapped(Alias::of(1), Alias::ANY).says("moves it across a write");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What instructions do to values and to the state of the world.
 
 use super::Module;
-use crate::function::{Effect, Function, Inst, Kind, Operand, Role};
+use crate::function::{AliasClass, Effect, Function, Inst, Kind, Operand, Role};
 use crate::target::{PReg, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -15,12 +15,15 @@ pub struct Event {
     pub inst: Inst,
     /// The parts of its inputs, in operand order.
     pub inputs: Vec<u64>,
+    /// A digest of the state that it met, as far as it touches it.
+    pub state: u64,
 }
 
 /// What a run left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Observable events in order.
+    /// Observable events in order. Those of one execution of a block that may change places,
+    /// since they touch different state, are in the order of the function.
     pub events: Vec<Event>,
     /// Blocks executed.
     pub blocks: usize,
@@ -30,7 +33,10 @@ pub struct Trace {
 pub(super) struct World<'a> {
     module: Module<'a>,
     seed: u64,
-    memory: u64,
+    /// By function and alias class: a digest of all writes that may have changed its state.
+    /// Each write is added to it, so that only those that touch the same state, and thus meet
+    /// each other's digest, leave another sum in another order.
+    memory: Vec<SecondaryMap<AliasClass, u64>>,
     /// By function.
     visits: Vec<SecondaryMap<Inst, u32>>,
     pub trace: Trace,
@@ -41,7 +47,7 @@ impl<'a> World<'a> {
         World {
             module,
             seed,
-            memory: hash(&[seed, 1]),
+            memory: vec![SecondaryMap::with_default(hash(&[seed, 1])); module.functions.len()],
             visits: vec![SecondaryMap::new(); module.functions.len()],
             trace: Trace::default(),
         }
@@ -94,19 +100,20 @@ impl<'a> World<'a> {
         let operands = function.operands(inst);
         let state = match info.effect {
             Effect::Pure => 0,
-            Effect::Read | Effect::Write => self.memory,
+            Effect::Read | Effect::Write => self.memory[number][function.alias(inst)],
         };
         let doing = self.doing(function, inst, inputs, state);
         if info.effect == Effect::Write || chooses(function, inst) {
             let inputs = inputs.to_vec();
-            self.trace.events.push(Event {
+            self.observe(Event {
                 function: number,
                 inst,
                 inputs,
+                state,
             });
         }
         if info.effect == Effect::Write {
-            self.memory = hash(&[doing, 2]);
+            self.write(number, inst, hash(&[doing, 2]));
         }
         if info.kind == Kind::Copy && is_faithful(function, target, operands) {
             return inputs.to_vec();
@@ -125,6 +132,34 @@ impl<'a> World<'a> {
             }
         }
         results
+    }
+
+    /// Records an event, in the order of the function among those it may change places with.
+    fn observe(&mut self, event: Event) {
+        let function = &self.module.functions[event.function];
+        let passes = |earlier: &&Event| {
+            let is_near = earlier.function == event.function
+                && function.block_of(earlier.inst) == function.block_of(event.inst);
+            let is_wall = function.is_barrier(earlier.inst) || function.is_barrier(event.inst);
+            is_near && !is_wall && earlier.inst > event.inst
+        };
+        let passed = self.trace.events.iter().rev().take_while(passes).count();
+        let place = self.trace.events.len() - passed;
+        self.trace.events.insert(place, event);
+    }
+
+    /// Adds a write to the state of all that may see it. What it is to other functions, they
+    /// see when they are called.
+    fn write(&mut self, number: usize, inst: Inst, digest: u64) {
+        let own = self.module.functions[number].alias(inst);
+        for (other, function) in self.module.functions.iter().enumerate() {
+            for (class, _) in function.alias_classes() {
+                if other != number || function.may_alias(own, class) {
+                    let state = &mut self.memory[other][class];
+                    *state = state.wrapping_add(digest);
+                }
+            }
+        }
     }
 
     /// Which of `count` ways the terminator `inst`, just executed, takes.

@@ -6,7 +6,7 @@
 //! order usually hides latency well, and nothing is gained by leaving it.
 //!
 //! *What may move.* Each input reads the same definition as before. Writes of state stay
-//! in order among each other and with reads of state; so do accesses to values that the
+//! in order among each other and with reads of state that they may alias; so do accesses to values that the
 //! hardware fills in the background. An instruction that clobbers registers is a barrier,
 //! because moving a value's definition or last use across it changes which values survive
 //! it; so is one with an operand in a fixed register, because code moved above it could be

@@ -6,9 +6,10 @@
 //! that have run, not on their order. That is what makes searching over sets possible.
 
 use crate::analysis::LiveSet;
-use crate::function::{Effect, Function, Inst, Role, VReg};
+use crate::function::{AliasClass, Effect, Function, Inst, Role, VReg};
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// An instruction of a region, numbered in source order.
@@ -47,6 +48,11 @@ pub(super) struct NodeInfo {
     pub preds: SmallVec<[Node; 4]>,
     pub succs: SmallVec<[Node; 4]>,
 }
+
+/// Reads of one class that each of several writes is put behind. Where there are more, the first
+/// of the writes stands for them, so that the number of edges stays linear, and the other
+/// writes follow it even if they touch other state.
+const MOST_READS: usize = 32;
 
 /// Instructions that may change places.
 pub(super) struct Region {
@@ -96,8 +102,7 @@ impl Region {
             target,
             region,
             scratch,
-            last_write: None,
-            reads_since: Vec::new(),
+            accesses: FxHashMap::default(),
         };
         insts.for_each(|inst| build.instruction(inst));
         build.finish(live_after)
@@ -115,6 +120,13 @@ struct Build<'a> {
     target: &'a Target,
     region: Region,
     scratch: &'a mut Scratch,
+    /// By alias class.
+    accesses: FxHashMap<AliasClass, Accesses>,
+}
+
+/// The accesses to the state of one alias class that later ones may have to follow.
+#[derive(Default)]
+struct Accesses {
     last_write: Option<Node>,
     reads_since: Vec<Node>,
 }
@@ -191,29 +203,43 @@ impl Build<'_> {
         version
     }
 
-    /// A write stays where it is among reads and writes. So does every access to a value
-    /// that the hardware fills in the background: the instruction that waits for it need
-    /// not name it.
+    /// A write stays where it is among reads and writes of state that it may alias. Every
+    /// access to a value that the hardware fills in the background reads any state: the
+    /// instruction that waits for it need not name it.
     fn order_effect(&mut self, node: Node, inst: Inst) {
-        let function = self.function;
-        let mut operands = function.operands(inst).iter();
-        let pinned = operands.any(|o| function.vreg(o.vreg).pinned);
-        match function.inst(inst).effect {
-            Effect::Pure if !pinned => {}
-            Effect::Pure | Effect::Read => {
-                self.reads_since.push(node);
-                if let Some(write) = self.last_write {
-                    self.precede(write, node);
+        let effect = self.function.ordering_effect(inst);
+        if effect == Effect::Pure {
+            return;
+        }
+        let own = self.function.alias(inst);
+        let writes = effect == Effect::Write;
+        let mut before: SmallVec<[Node; 8]> = SmallVec::new();
+        for (&class, accesses) in &mut self.accesses {
+            if self.function.may_alias(own, class) {
+                before.extend(accesses.last_write);
+                if writes {
+                    before.extend_from_slice(&accesses.reads_since);
+                    if accesses.reads_since.len() > MOST_READS {
+                        accesses.reads_since.clear();
+                        accesses.reads_since.push(node);
+                    }
                 }
             }
-            Effect::Write => {
-                for read in std::mem::take(&mut self.reads_since) {
-                    self.precede(read, node);
-                }
-                if let Some(write) = self.last_write.replace(node) {
-                    self.precede(write, node);
-                }
-            }
+        }
+        before.sort_unstable();
+        for first in before {
+            self.precede(first, node);
+        }
+        // A write of any state is before all that comes after it, and behind all before it.
+        if writes && own == AliasClass::ANY {
+            self.accesses.clear();
+        }
+        let accesses = self.accesses.entry(own).or_default();
+        if writes {
+            accesses.last_write = Some(node);
+            accesses.reads_since.clear();
+        } else {
+            accesses.reads_since.push(node);
         }
     }
 

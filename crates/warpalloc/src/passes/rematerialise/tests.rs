@@ -1,0 +1,108 @@
+use super::*;
+use crate::target::File;
+use crate::text;
+
+/// The functions' values computed at their readers, by the names of their virtual registers, and
+/// the program afterwards, one line for each operation.
+fn rematerialised(registers: usize, body: &str) -> (Vec<String>, Vec<String>) {
+    let source = format!("target hardware sm_90\nkernel f {{\nblock0:\n{body}\n}}\n");
+    let case = text::parse(&source).unwrap_or_else(|e| panic!("{e}"));
+    let target = case.target.with_budget(File::R, registers);
+    case.function.validate(&target).unwrap();
+    let mut program = Program::new(&case.function, &target, None).unwrap();
+    let facts = Facts::of(&program);
+    rematerialise(&mut program, &target, &facts);
+    let function = &case.function;
+    let name = |inst: Inst| function.opcode_name(function.inst(inst).opcode).to_owned();
+    let deleted = function.insts().filter(|&i| program.deleted.contains(i));
+    let deleted = deleted.map(name).collect();
+    let ops = program.blocks.values().flat_map(|block| &block.ops);
+    let line = |op: &Op| match op {
+        Op::Inst { inst, .. } => name(*inst),
+        Op::Recompute { inst, .. } => format!("again {}", name(*inst)),
+        other => format!("{other:?}"),
+    };
+    let lines = ops.map(line).collect();
+    (deleted, lines)
+}
+
+/// `count` loads into v100 on, and stores of all of them.
+fn crowd(count: usize, between: &str) -> String {
+    let all = 100..100 + count;
+    let loads = all.clone().map(|v| format!("v{v}:r32 = ld : read\n"));
+    let stores = all.map(|v| format!("st v{v} : write\n"));
+    format!(
+        "{}{between}{}",
+        loads.collect::<String>(),
+        stores.collect::<String>()
+    )
+}
+
+/// A pointer out of a parameter is computed again at its reader, both steps of it, and both
+/// definitions go.
+#[test]
+fn a_chain_without_leaves_is_computed_again() {
+    let crowd = crowd(8, "bar : write\n");
+    let body = format!(
+        "v0:r64 = param : remat 0\nv1:r64 = cvta v0 : remat 1\n{crowd}use v1 : write\nexit : exit write"
+    );
+    let (deleted, lines) = rematerialised(9, &body);
+    assert_eq!(deleted, ["param", "cvta"]);
+    let at = lines.iter().position(|line| line == "use").unwrap();
+    assert_eq!(lines[at - 2..at], ["again param", "again cvta"]);
+    let (deleted, _) = rematerialised(10, &body);
+    assert_eq!(deleted, [""; 0], "everything fits");
+}
+
+/// One sum would only exchange itself for its base; two of them free a register.
+#[test]
+fn sums_of_one_base_are_weighed_together() {
+    let sums = |count: usize| {
+        let define = (0..count).map(|i| format!("v{}:r32 = add v0, #{i} : remat 1\n", i + 1));
+        let read = (0..count).map(|i| format!("use v{} : write\n", i + 1));
+        let crowd = crowd(4, "bar : write\n");
+        format!(
+            "v0:r32 = ld : read\n{}{crowd}{}exit : exit write",
+            define.collect::<String>(),
+            read.collect::<String>()
+        )
+    };
+    let (deleted, _) = rematerialised(4, &sums(1));
+    assert_eq!(deleted, [""; 0]);
+    let (deleted, lines) = rematerialised(8, &sums(5));
+    assert_eq!(deleted, ["add"; 4]);
+    assert_eq!(lines.iter().filter(|line| *line == "again add").count(), 4);
+}
+
+/// The narrow value lives on in place of the wide one.
+#[test]
+fn a_wide_value_gives_way_to_the_narrow_one_it_is_made_of() {
+    let crowd = crowd(6, "bar : write\n");
+    let body = format!(
+        "v0:r32 = ld : read\nv1:r64 = extend v0 : remat 1\n{crowd}use v1 : write\nexit : exit write"
+    );
+    assert_eq!(rematerialised(7, &body).0, ["extend"]);
+}
+
+#[test]
+fn a_value_that_is_written_twice_stays() {
+    let crowd = crowd(8, "bar : write\n");
+    let body = format!(
+        "v0:r64 = param #1 : remat 0\nuse v0 : write\nv0 = param #2 : remat 0\n{crowd}use v0 : write\n\
+         exit : exit write"
+    );
+    assert_eq!(rematerialised(9, &body).0, [""; 0]);
+}
+
+/// Eight masks are one too many for seven predicates.
+#[test]
+fn masks_beyond_the_predicates_are_compared_again() {
+    let define = (0..8).map(|i| format!("v{}:pred = setp v0, v1, #{i} : remat 1\n", i + 2));
+    let read = (0..8).map(|i| format!("use v{}, v0, v1 : write\n", i + 2));
+    let body = format!(
+        "v0:r32 = ld : read\nv1:r32 = ld : read\n{}bar : write\n{}exit : exit write",
+        define.collect::<String>(),
+        read.collect::<String>()
+    );
+    assert_eq!(rematerialised(16, &body).0, ["setp"]);
+}

@@ -182,3 +182,39 @@ fn opposite_guards_do_not_meet() {
     assert_eq!(found(&[load, guarded(sum, 8), EXIT]), []);
     assert!(!found(&[load, guarded(sum, 0), EXIT]).is_empty());
 }
+
+/// DADD R6, R4, R6
+const DOUBLE: u128 = 0x000f_d000_0000_0006_0000_0000_0406_7229;
+/// HMMA.16816.F32.BF16 R48, R132, R154, R48
+const PRODUCT: u128 = 0x000f_ec00_0004_1830_0000_009a_8430_723c;
+
+/// FADD of `register` from R20 and R21.
+fn sum_into(register: u128) -> u128 {
+    SUM & !(0xff << 16 | 0xff << 24 | 0xff << 32) | register << 16 | 20 << 24 | 21 << 32
+}
+
+#[test]
+fn a_slow_write_is_not_overtaken_by_a_quick_one() {
+    let double = |stall| control(DOUBLE, stall, None, None, 0);
+    assert_eq!(found(&[double(6), sum_into(6), EXIT]), []);
+    let list = hazards(&[double(5), sum_into(6), EXIT]);
+    assert_eq!(list.len(), 1);
+    assert_eq!(
+        list[0].to_string(),
+        "0x0010 writes R6 that 0x0000 writes after 5 cycles, not 6"
+    );
+    // Another one of the same unit comes behind it.
+    assert_eq!(found(&[sum_into(6), sum_into(6), EXIT]), []);
+}
+
+#[test]
+fn a_matrix_product_reads_for_some_cycles() {
+    let product = |stall| control(PRODUCT, stall, None, None, 0);
+    for (register, name) in [(132, "R132"), (135, "R135"), (155, "R155")] {
+        assert_eq!(found(&[product(7), sum_into(register), EXIT]), []);
+        assert_eq!(
+            found(&[product(6), sum_into(register), EXIT]),
+            [war(name, 0, 1)]
+        );
+    }
+}

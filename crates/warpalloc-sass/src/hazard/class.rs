@@ -1,6 +1,6 @@
 //! Classes of instructions that share latencies or finish in order.
 
-use crate::isa::{Inst, Latency, Pipe};
+use crate::isa::{File, Inst, Latency, Pipe};
 
 /// Instructions with the same latencies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -65,6 +65,37 @@ impl Class {
             (Pipe::Memory | Pipe::Texture, ..) => Self::Queue,
             (Pipe::Control, ..) => Self::Control,
         }
+    }
+}
+
+impl Class {
+    /// The cycles from issue to where a result is in its file, at most where several are known.
+    fn cycles_to_result(self, file: File) -> u8 {
+        match (self, file) {
+            (Self::Double, File::P) => 14,
+            (_, File::P) => 13,
+            (Self::Alu | Self::Fma | Self::Wide | Self::Half, _) => 4,
+            (Self::Uniform | Self::ToUniform | Self::Control, _) => 4,
+            (Self::Double | Self::HalfTensor, _) => 9,
+            // The longest matrix product that sm_80 to sm_90 have.
+            (Self::Tensor, _) => 33,
+            // These come by scoreboard, and never sooner.
+            (Self::Xu | Self::Queue, _) => 12,
+        }
+    }
+
+    /// The cycles after issue during which sources are read, beyond those that any write takes.
+    pub(super) fn cycles_to_read(self) -> u8 {
+        match self {
+            Self::Tensor => 7,
+            _ => 0,
+        }
+    }
+
+    /// The cycles that must lie between two writes of one register, so that the first does not
+    /// overtake the second.
+    pub(super) fn lead_over(self, second: Self, file: File) -> u8 {
+        (self.cycles_to_result(file) + 1).saturating_sub(second.cycles_to_result(file))
     }
 }
 

@@ -7,6 +7,8 @@
 //! 1. An instruction of fixed latency reads its sources when it issues. Its result can be read
 //!    after a number of cycles that the classes of both instructions decide
 //!    ([`Latencies`]). Cycles are the sum of the stall counts in between.
+//!    A write is not overtaken by a later one of lower latency: between the two lie as many
+//!    cycles as the first takes longer. Matrix products read for some cycles after issue.
 //! 2. An instruction of variable latency reads its general registers and writes its result at
 //!    unknown times; uniform registers and predicates it reads when it issues. Its result is
 //!    pending until its write scoreboard is waited for; its sources, and a predicate it writes,
@@ -29,6 +31,7 @@ mod class;
 mod latency;
 mod state;
 
+pub(crate) use check::{Busy, busy};
 pub use check::{Hazard, HazardKind, check, distances};
 pub use class::Class;
 pub use latency::{Latencies, Slot};

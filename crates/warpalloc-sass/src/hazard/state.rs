@@ -39,11 +39,13 @@ impl Recent {
     }
 }
 
-/// Both, each in order of their keys.
+/// All of these, each in order of their keys.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct State {
     pub pending: Vec<Pending>,
     pub recent: Vec<Recent>,
+    /// Registers that instructions of fixed latency may still be reading.
+    pub reading: Vec<Recent>,
 }
 
 impl State {
@@ -57,10 +59,12 @@ impl State {
 
     /// Lets cycles pass.
     pub fn pass(&mut self, cycles: u8) {
-        for recent in &mut self.recent {
-            recent.age = recent.age.saturating_add(cycles);
+        for list in [&mut self.recent, &mut self.reading] {
+            for recent in list.iter_mut() {
+                recent.age = recent.age.saturating_add(cycles);
+            }
+            list.retain(|recent| recent.age < LONGEST);
         }
-        self.recent.retain(|recent| recent.age < LONGEST);
     }
 
     /// Takes in what another path brings; says whether that is new.
@@ -82,19 +86,8 @@ impl State {
                 }
             }
         }
-        for theirs in &other.recent {
-            match self.recent.binary_search_by_key(&theirs.key(), Recent::key) {
-                Ok(at) if theirs.age < self.recent[at].age => {
-                    self.recent[at].age = theirs.age;
-                    changed = true;
-                }
-                Ok(_) => {}
-                Err(at) => {
-                    self.recent.insert(at, *theirs);
-                    changed = true;
-                }
-            }
-        }
+        changed |= join_recent(&mut self.recent, &other.recent);
+        changed |= join_recent(&mut self.reading, &other.reading);
         changed
     }
 
@@ -108,9 +101,37 @@ impl State {
 
     /// Adds a recent result, in place.
     pub fn add_recent(&mut self, new: Recent) {
-        match self.recent.binary_search_by_key(&new.key(), Recent::key) {
-            Ok(at) => self.recent[at] = new,
-            Err(at) => self.recent.insert(at, new),
+        add(&mut self.recent, new);
+    }
+
+    /// Adds a register that is being read, in place.
+    pub fn add_reading(&mut self, new: Recent) {
+        add(&mut self.reading, new);
+    }
+}
+
+fn add(list: &mut Vec<Recent>, new: Recent) {
+    match list.binary_search_by_key(&new.key(), Recent::key) {
+        Ok(at) => list[at] = new,
+        Err(at) => list.insert(at, new),
+    }
+}
+
+/// Takes in the younger of each; says whether that is new.
+fn join_recent(ours: &mut Vec<Recent>, other: &[Recent]) -> bool {
+    let mut changed = false;
+    for theirs in other {
+        match ours.binary_search_by_key(&theirs.key(), Recent::key) {
+            Ok(at) if theirs.age < ours[at].age => {
+                ours[at].age = theirs.age;
+                changed = true;
+            }
+            Ok(_) => {}
+            Err(at) => {
+                ours.insert(at, *theirs);
+                changed = true;
+            }
         }
     }
+    changed
 }

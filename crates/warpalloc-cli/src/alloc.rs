@@ -1,4 +1,4 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,6 +15,7 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
+use crate::alloc_cubin;
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::output;
@@ -24,24 +25,24 @@ use crate::{Silent, UsageError, knobs};
 /// What to allocate and how.
 #[derive(Args, Debug)]
 pub struct AllocArgs {
-    /// PTX files; `-` for standard input
+    /// PTX files or cubins; `-` for standard input
     #[arg(required = true)]
-    input: Vec<PathBuf>,
+    pub(crate) input: Vec<PathBuf>,
     /// Where the result goes: a file, `-` for standard output, or the folder for several inputs
     #[arg(short, long, default_value = "-")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     /// The most registers per thread (24 to 255), also written into each entry; lowered, with a
     /// warning, to what `.maxnreg` and the launch bounds of an entry allow
     #[arg(long, value_name = "N", value_parser = cap)]
-    maxnreg: Option<u32>,
+    pub(crate) maxnreg: Option<u32>,
     /// The occupancy in percent that entries shall reach (75 where no value is given): lowers
     /// the registers of each entry whose block size is known, never above --maxnreg
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, require_equals = true,
           default_missing_value = "75", value_parser = clap::value_parser!(u32).range(1..=100))]
-    occupancy_target: Option<u32>,
+    pub(crate) occupancy_target: Option<u32>,
     /// The most threads of a block, for entries without `.maxntid` and `.reqntid`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    block: Option<u32>,
+    pub(crate) block: Option<u32>,
     /// Whether `ptxas -c` comes next, so that device functions get the cap too
     /// [default: true where the module has visible or external functions]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -49,7 +50,7 @@ pub struct AllocArgs {
     relocatable: Option<bool>,
     /// The allocator: briggs, fatpoint, scan or naive [default: briggs]
     #[arg(long, value_name = "NAME", value_parser = strategy)]
-    regalloc: Option<Strategy>,
+    pub(crate) regalloc: Option<Strategy>,
     /// Where spilled values go
     #[arg(long, value_enum, default_value_t = Space::Local)]
     spill_space: Space,
@@ -58,29 +59,35 @@ pub struct AllocArgs {
     contract: Contract,
     /// Allocate this function only; may be repeated
     #[arg(long, value_name = "NAME")]
-    entry: Vec<String>,
+    pub(crate) entry: Vec<String>,
     /// Write the result even where a function was refused, which then stays as it is
     #[arg(long, conflicts_with = "strict")]
     keep_going: bool,
     /// Write nothing unless every function that was asked for is allocated
     #[arg(long)]
-    strict: bool,
+    pub(crate) strict: bool,
     /// The machine to allocate for: hardware, hardware-packed or cicc
     #[arg(long, value_name = "NAME", value_parser = preset)]
-    preset: Option<String>,
+    pub(crate) preset: Option<String>,
     /// The compute capability, where it is not what the file says: 90, sm_90
     #[arg(long, value_name = "SM")]
-    sm: Option<warpalloc::target::sm::Sm>,
+    pub(crate) sm: Option<warpalloc::target::sm::Sm>,
     /// Print what happened to each function, as text or as JSON: to standard output, or to
     /// standard error where the PTX goes there
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
-    print_regalloc_stats: Option<Format>,
+    pub(crate) print_regalloc_stats: Option<Format>,
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     knob: Vec<String>,
+    /// Of a cubin: take the fewest registers, even where a thread is given as many as before
+    #[arg(long)]
+    pub(crate) fewest: bool,
+    /// Of a cubin, for tests: put every value into a random register
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub(crate) shuffle_registers: Option<u64>,
     /// Keep `.local` variables in registers where they need no address
     #[arg(long)]
-    promote_local: bool,
+    pub(crate) promote_local: bool,
     /// How many threads work, 256 at most; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -137,6 +144,10 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     let options = options(&args)?;
     warn_of_idle_knobs(&args, &options);
     let outputs = outputs(&args)?;
+    if alloc_cubin::are_cubins(&args.input)? {
+        return alloc_cubin::run(&args, &outputs);
+    }
+    alloc_cubin::refuse_flags(&args)?;
     let mut results = Vec::with_capacity(args.input.len());
     for (path, output) in args.input.iter().zip(outputs) {
         let input = Input::read(path)?;

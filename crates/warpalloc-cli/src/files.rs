@@ -77,9 +77,10 @@ pub fn is_standard_output(path: &Path) -> bool {
 /// A file is replaced in one step once all of the new text is on disk, so that nobody ever sees
 /// half of it, and keeps its permissions and its owner. What a replacement would break is
 /// written to instead: devices, pipes, files with several names, files of others.
-pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let content = content.as_ref();
     if is_standard_output(path) {
-        return output::print(text);
+        return output::print_bytes(content);
     }
     let told = || format!("cannot write {}", path.display());
     // The file behind a symbolic link is the one to write.
@@ -90,9 +91,9 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     }
     let is_link = fs::symlink_metadata(&real).is_ok_and(|meta| meta.is_symlink());
     if is_link || old.as_ref().is_some_and(|old| !may_be_replaced(old)) {
-        return fs::write(&real, text).with_context(told);
+        return fs::write(&real, content).with_context(told);
     }
-    replace(&real, old.as_ref(), text).with_context(told)
+    replace(&real, old.as_ref(), content).with_context(told)
 }
 
 fn is_read_only(old: &Metadata) -> bool {
@@ -113,7 +114,7 @@ fn may_be_replaced(old: &Metadata) -> bool {
 }
 
 /// Puts a new file in the place of `path`.
-fn replace(path: &Path, old: Option<&Metadata>, text: &str) -> io::Result<()> {
+fn replace(path: &Path, old: Option<&Metadata>, content: &[u8]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -131,17 +132,17 @@ fn replace(path: &Path, old: Option<&Metadata>, text: &str) -> io::Result<()> {
     let mut file = match (builder.tempfile_in(folder), old) {
         (Ok(file), _) => file,
         // The file can be written, its folder cannot.
-        (Err(_), Some(_)) => return fs::write(path, text),
+        (Err(_), Some(_)) => return fs::write(path, content),
         (Err(error), None) => return Err(error),
     };
     let _guard = RemovedOnSignal::new(file.path());
     if let Some(old) = old {
         if !takes_owner(file.path(), old) {
-            return fs::write(path, text);
+            return fs::write(path, content);
         }
         file.as_file().set_permissions(old.permissions())?;
     }
-    file.write_all(text.as_bytes())?;
+    file.write_all(content)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())

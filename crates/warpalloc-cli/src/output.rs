@@ -103,8 +103,13 @@ fn say(heading: &str, colour: &str, message: &str) {
 
 /// Writes a result to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same for what need not be text.
+pub fn print_bytes(content: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
+    out.write_all(content)
         .and_then(|()| out.flush())
         .map_err(|error| anyhow::Error::new(error).context("cannot write to standard output"))
 }

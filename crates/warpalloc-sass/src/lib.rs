@@ -8,6 +8,8 @@
 //!
 //! [`object`] reads the files that hold such code: cubins, fatbins, host objects, archives.
 //!
+//! [`recolour`] gives the values of a kernel other registers, so that fewer do.
+//!
 //! Nothing is guessed: a word whose opcode, form or width is not in the opcode table is an
 //! error that names it.
 
@@ -18,6 +20,7 @@ pub mod liveness;
 pub mod loops;
 pub mod object;
 pub mod pressure;
+pub mod recolour;
 
 mod code;
 mod measure;

@@ -10,5 +10,6 @@ mod cubins;
 mod damaged;
 mod lines;
 mod measures;
+mod recolour;
 mod rewrite;
 mod tools;

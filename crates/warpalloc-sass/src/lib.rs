@@ -9,11 +9,13 @@
 //! [`object`] reads the files that hold such code: cubins, fatbins, host objects, archives.
 //!
 //! [`recolour`] gives the values of a kernel other registers, so that fewer do.
+//! [`edit`] inserts instructions into such code.
 //!
 //! Nothing is guessed: a word whose opcode, form or width is not in the opcode table is an
 //! error that names it.
 
 pub mod cfg;
+pub mod edit;
 pub mod hazard;
 pub mod isa;
 pub mod liveness;

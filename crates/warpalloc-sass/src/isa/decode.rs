@@ -1,6 +1,7 @@
 //! From a word to an instruction by the opcode table.
 
 use super::inst::{Access, CallTarget, Flow, Guard, Inst, Memory, Operand, Operands};
+use super::place;
 use super::register::{File, Reg};
 use super::table::{Field, FlowSpec, Layout, ROWS, Row, Width};
 use super::{Pipe, Sm};
@@ -343,11 +344,7 @@ fn memory(word: u128, row: &Row) -> Option<Memory> {
 }
 
 fn flow(word: u128, row: &Row, sm: Sm) -> Flow {
-    // Signed, in units of four bytes. From sm_90 on eight low bits stand apart.
-    let displacement = || match sm.number() {
-        ..90 => ((bits(word, 34, 48) << 16) as i64 >> 16) * 4,
-        _ => (((bits(word, 34, 48) << 8 | bits(word, 16, 8)) << 8) as i64 >> 8) * 4,
-    };
+    let displacement = || place::long(word, sm.number()) * 4;
     match row.flow {
         FlowSpec::Next => Flow::Next,
         FlowSpec::Branch | FlowSpec::ConditionalBranch => Flow::Branch {

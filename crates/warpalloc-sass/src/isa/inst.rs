@@ -231,6 +231,24 @@ pub enum EncodeError {
         /// The registers of the operand.
         width: u8,
     },
+    /// The instruction names no place in the code, or none that far away.
+    #[error("{mnemonic} cannot name a place {distance:#x} bytes away")]
+    Distance {
+        /// The instruction.
+        mnemonic: &'static str,
+        /// The distance asked for.
+        distance: i64,
+    },
+    /// A value does not fit its field.
+    #[error("{value:#x} does not fit the {field} of {mnemonic}")]
+    Value {
+        /// The instruction.
+        mnemonic: &'static str,
+        /// What the field holds.
+        field: &'static str,
+        /// The value asked for.
+        value: i64,
+    },
     /// The word that results does not decode.
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -413,7 +431,7 @@ impl Inst {
     }
 }
 
-fn set_bits(word: &mut u128, at: u8, width: u8, value: u128) {
+pub(super) fn set_bits(word: &mut u128, at: u8, width: u8, value: u128) {
     let mask = ((1u128 << width) - 1) << at;
     *word = *word & !mask | (value << at) & mask;
 }

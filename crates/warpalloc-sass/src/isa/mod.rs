@@ -1,17 +1,21 @@
 //! The instruction set: one table of opcodes, and what is read from it.
 
+mod build;
 mod decode;
 mod inst;
+mod place;
 mod register;
 mod table;
 mod tensor;
 mod texture;
 
+pub use build::{Address, Builder, Constant, Source, SpecialRegister, SpillMemory, Width};
 pub use decode::{DecodeError, decode};
 pub use inst::{
     Access, CallTarget, Control, Effect, EncodeError, Flow, Guard, Inst, Latency, Memory, Operand,
     Pipe, Space,
 };
+pub use place::PlaceRef;
 pub use register::{File, Reg, RegSet};
 
 /// A streaming multiprocessor version whose code can be read.

@@ -90,7 +90,7 @@ pub struct Relocation {
 const RESERVED_SHARED_SINCE: u32 = 90;
 const RESERVED_SHARED_BYTES: u64 = 0x400;
 
-const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_NOBITS: u32 = 8;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_REL: u32 = 9;
 
@@ -287,8 +287,7 @@ fn attach<'d>(
     if name.starts_with(".nv.info.") {
         function.attributes = Attribute::parse_all(section.data, name)?;
     } else if name.starts_with(".nv.shared.") {
-        let is_counted = arch.sm >= RESERVED_SHARED_SINCE;
-        let reserved = section.size.min(RESERVED_SHARED_BYTES) * u64::from(is_counted);
+        let reserved = section.size.min(reserved_shared(arch));
         function.shared_bytes = section.size - reserved;
         function.reserved_shared_bytes = reserved;
     } else if let Some(bank) = constant_bank(name) {
@@ -301,6 +300,14 @@ fn attach<'d>(
         function.relocations.extend(relocations(section)?);
     }
     Ok(())
+}
+
+/// Bytes of shared memory at address 0 that the system keeps and `.nv.shared.NAME` counts.
+pub(crate) fn reserved_shared(arch: Arch) -> u64 {
+    match arch.sm >= RESERVED_SHARED_SINCE {
+        true => RESERVED_SHARED_BYTES,
+        false => 0,
+    }
 }
 
 /// 0 of `.nv.constant0.NAME`.

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::function::{SHT_REL, SHT_RELA, calls_indirectly};
+use super::function::{SHT_NOBITS, SHT_REL, SHT_RELA, calls_indirectly, reserved_shared};
 use super::window::{u32_at, u64_at, words};
 use super::{AttributeKind, Cubin, Function, ObjectError, Section};
 use crate::code::Code;
@@ -20,6 +20,12 @@ use crate::code::Code;
 const ALIGNMENT: u64 = 128;
 /// Bytes of an instruction.
 const WORD: usize = 16;
+/// `sh_flags` of a section of shared memory: written, in memory, and its `sh_info` is a section.
+const SHARED_FLAGS: u64 = 0x43;
+/// What `EIATTR_ANNOTATIONS` notes of spill code.
+const SPILL_REFILL: u32 = 1;
+/// What shared memory is aligned to.
+const SHARED_ALIGNMENT: u64 = 16;
 
 /// Why a cubin is not rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,7 +163,71 @@ impl<'d> Rewriter<'d> {
                 );
             }
         }
+        let out = self.with_shared_sections(out)?;
         self.read_back(&out)?;
+        Ok(out)
+    }
+
+    /// Adds a section for the shared memory of each function that gets some and has none. The
+    /// table of sections and their names go to the end of the file, where both can grow; no
+    /// section changes its number.
+    fn with_shared_sections(&self, mut out: Vec<u8>) -> Result<Vec<u8>, RewriteError> {
+        let is_new = |&(&position, change): &(&usize, &Change)| {
+            let section = self.cubin.functions[position].section;
+            let owns =
+                |s: &Section| s.name.starts_with(".nv.shared.") && s.info as usize == section;
+            change.shared_bytes.is_some_and(|bytes| bytes > 0)
+                && !self.cubin.sections.iter().any(owns)
+        };
+        let new: Vec<(&usize, &Change)> = self.changes.iter().filter(is_new).collect();
+        let Some(&(&first, _)) = new.first() else {
+            return Ok(out);
+        };
+        let refuse = |reason: &str| RewriteError::Refused {
+            function: self.cubin.functions[first].name.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let count = self.cubin.sections.len();
+        let names = u32_at(&out, 60).unwrap_or(0) >> 16;
+        let headers = u64_at(&out, 40).unwrap_or(0) as usize;
+        let table = out.get(headers..headers.saturating_add(64 * count));
+        let mut table = table
+            .ok_or_else(|| refuse("its table of sections is cut off"))?
+            .to_vec();
+        let strings = self.cubin.sections.get(names as usize);
+        let mut strings = strings
+            .ok_or_else(|| refuse("sections have no names"))?
+            .data
+            .to_vec();
+        for (&position, change) in new {
+            let function = &self.cubin.functions[position];
+            let kept = reserved_shared(self.cubin.arch);
+            let bytes = change.shared_bytes.unwrap_or(0).saturating_add(kept);
+            let code = table.get(64 * function.section..).unwrap_or_default();
+            let end = u64_at(code, 24).unwrap_or(0) + u64_at(code, 32).unwrap_or(0);
+            let header = table.len();
+            table.resize(header + 64, 0);
+            put_u32(&mut table, header, strings.len() as u32);
+            put_u32(&mut table, header + 4, SHT_NOBITS);
+            put_u64(&mut table, header + 8, SHARED_FLAGS);
+            put_u64(&mut table, header + 24, end);
+            put_u64(&mut table, header + 32, bytes);
+            put_u32(&mut table, header + 44, function.section as u32);
+            put_u64(&mut table, header + 48, SHARED_ALIGNMENT);
+            strings.extend(format!(".nv.shared.{}\0", function.name).into_bytes());
+        }
+        let total = u16::try_from(table.len() / 64).map_err(|_| refuse("too many sections"))?;
+        out.resize(out.len().next_multiple_of(ALIGNMENT as usize), 0);
+        put_u64(&mut table, 64 * names as usize + 24, out.len() as u64);
+        put_u64(&mut table, 64 * names as usize + 32, strings.len() as u64);
+        out.extend(strings);
+        out.resize(out.len().next_multiple_of(ALIGNMENT as usize), 0);
+        let headers = out.len() as u64;
+        put_u64(&mut out, 40, headers);
+        if let Some(place) = out.get_mut(60..62) {
+            place.copy_from_slice(&total.to_le_bytes());
+        }
+        out.extend(table);
         Ok(out)
     }
 
@@ -327,7 +397,8 @@ impl Edit<'_, '_> {
             s.name.starts_with(".nv.shared.") && s.info as usize == self.function.section
         };
         let Some(index) = self.cubin.sections.iter().position(is_it) else {
-            return Err(self.refuse("there is no section for shared memory to enlarge"));
+            // It gets a section once everything has its place.
+            return Ok(());
         };
         let table = u64_at(out, 40).unwrap_or(0) as usize;
         let size = bytes.saturating_add(self.function.reserved_shared_bytes);
@@ -393,6 +464,24 @@ impl Edit<'_, '_> {
                         put_u32(out, at, moved(&code.targets, target)? as u32);
                         at += 4;
                     }
+                }
+            } else if kind == AttributeKind::ANNOTATIONS {
+                // Pairs of what is noted and where: 1 notes spill code.
+                for (index, pair) in attribute.bytes().chunks(8).enumerate() {
+                    let (Some(SPILL_REFILL), Some(old)) = (u32_at(pair, 0), u32_at(pair, 4)) else {
+                        return Err(self.refuse(format!("what {kind} notes is not known")));
+                    };
+                    let new = moved(&code.instructions, old)?;
+                    put_u32(out, value + 8 * index + 4, new as u32);
+                }
+            } else if kind == AttributeKind::UNUSED_LOAD_BYTE_OFFSET {
+                // Pairs of an instruction and the bytes that it does not need.
+                for (index, pair) in attribute.bytes().chunks(8).enumerate() {
+                    let (Some(old), 8) = (u32_at(pair, 0), pair.len()) else {
+                        return Err(self.refuse(format!("{kind} is cut off")));
+                    };
+                    let new = moved(&code.instructions, old)?;
+                    put_u32(out, value + 8 * index, new as u32);
                 }
             } else if kind.names_code() {
                 return Err(self.refuse(format!("how to move what {kind} says is not known")));

@@ -8,6 +8,7 @@ mod attributes;
 mod containers;
 mod cubins;
 mod damaged;
+mod edit;
 mod lines;
 mod measures;
 mod recolour;

@@ -126,6 +126,61 @@ fn everything_that_names_a_place_in_code_follows_it() {
 }
 
 #[test]
+fn notes_on_instructions_follow_them() {
+    let mut parts = image::cubin_parts();
+    let notes = image::attribute(0x55, &[1, 0x10, 1, 0x30]);
+    let unused = image::attribute(0x44, &[0x40, 0xfff0]);
+    parts[2].data = [notes, unused].concat();
+    parts[2].size = parts[2].data.len() as u64;
+    let bytes = image::elf(190, 8, 0x0600_5a04, &parts);
+    let change = Change {
+        code: Some(with_nops(&parts[0].data, 0x20, 3)),
+        ..Change::default()
+    };
+    let out = changed(&bytes, "k", change.clone()).unwrap();
+    let cubin = Cubin::read(&out).unwrap();
+    let k = cubin.function("k").unwrap();
+    let words = |kind| k.attribute(kind).unwrap().words().collect::<Vec<_>>();
+    assert_eq!(words(AttributeKind::ANNOTATIONS), [1, 0x10, 1, 0x60]);
+    assert_eq!(
+        words(AttributeKind::UNUSED_LOAD_BYTE_OFFSET),
+        [0x70, 0xfff0]
+    );
+    parts[2].data = image::attribute(0x55, &[2, 0x10]);
+    parts[2].size = parts[2].data.len() as u64;
+    let bytes = image::elf(190, 8, 0x0600_5a04, &parts);
+    assert_eq!(
+        changed(&bytes, "k", change).unwrap_err(),
+        "k: what EIATTR_ANNOTATIONS notes is not known"
+    );
+}
+
+#[test]
+fn a_kernel_without_shared_memory_gets_a_section_for_it() {
+    let mut parts = image::cubin_parts();
+    parts[3].name = ".nv.other.k";
+    for (flags, kept) in [(0x0600_5a04, 0x400), (0x0600_5004, 0)] {
+        let bytes = image::elf(190, 8, flags, &parts);
+        let change = Change {
+            code: Some(with_nops(&parts[0].data, 0x20, 3)),
+            shared_bytes: Some(0x1600),
+            ..Change::default()
+        };
+        let out = changed(&bytes, "k", change).unwrap();
+        let (old, new) = (Cubin::read(&bytes).unwrap(), Cubin::read(&out).unwrap());
+        let k = new.function("k").unwrap();
+        assert_eq!((k.shared_bytes, k.reserved_shared_bytes), (0x1600, kept));
+        let added = new.sections.last().unwrap();
+        assert_eq!(added.name, ".nv.shared.k");
+        assert_eq!(added.info as usize, k.section);
+        let names = |cubin: &Cubin| cubin.sections.iter().map(|s| s.name.to_owned()).collect();
+        let (old, mut new): (Vec<_>, Vec<_>) = (names(&old), names(&new));
+        new.pop();
+        assert_eq!(old, new);
+    }
+}
+
+#[test]
 fn code_behind_the_last_instruction_belongs_to_the_kernel() {
     let bytes = image::cubin();
     let change = Change {

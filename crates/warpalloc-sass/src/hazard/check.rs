@@ -99,7 +99,7 @@ pub(crate) fn busy(code: &Code, cfg: &Cfg) -> Vec<Busy> {
         for pending in &state.pending {
             let slow = match (pending.writes, pending.order) {
                 (false, _) => 1,
-                (true, Order::Memory | Order::Texture | Order::Free) => 3,
+                (true, Order::Load | Order::Memory | Order::Texture | Order::Free) => 3,
                 (true, _) => 2,
             };
             for board in (0..6).filter(|board| pending.scoreboards >> board & 1 != 0) {
@@ -228,9 +228,12 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
     let control = inst.control();
     wait(state, at, inst);
     if inst.mnemonic() == "BAR" {
-        state.pending.retain(|pending| {
-            pending.writes || !matches!(pending.order, Order::SharedLoad | Order::Memory)
-        });
+        state
+            .pending
+            .retain(|pending| pending.writes || !pending.order.is_queued());
+    }
+    for pending in &mut state.pending {
+        pending.fresh = 0;
     }
     let defs = inst.defs();
     if inst.guard().is_none() {
@@ -259,26 +262,34 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
             let order = Order::of(inst);
             let bit = |scoreboard: Option<u8>| scoreboard.map_or(0, |number| 1u8 << number);
             let (written, read) = (bit(control.write_scoreboard), bit(control.read_scoreboard));
+            // A wait right behind does not see what is signalled here.
+            let is_fresh = control.stall.max(1) < CYCLES_TO_SIGNAL;
+            let fresh = |boards: u8| if is_fresh { boards } else { 0 };
             for earlier in &mut state.pending {
+                let mut more = 0;
                 if order.writes_after(earlier.order) {
-                    earlier.scoreboards |= written;
+                    more |= written;
                 }
                 if !earlier.writes && order.reads_after(earlier.order) {
-                    earlier.scoreboards |= written | read;
+                    more |= written | read;
                 }
+                earlier.fresh |= fresh(more & !earlier.scoreboards);
+                earlier.scoreboards |= more;
             }
             for (registers, writes) in [(sources(inst), false), (defs, true)] {
                 for reg in registers.iter() {
                     let predicate = matches!(reg.file, File::P | File::UP);
+                    let scoreboards = match writes && !predicate {
+                        true => written,
+                        false => written | read,
+                    };
                     state.add_pending(Pending {
                         reg,
                         writes,
                         inst: at,
                         order,
-                        scoreboards: match writes && !predicate {
-                            true => written,
-                            false => written | read,
-                        },
+                        scoreboards,
+                        fresh: fresh(scoreboards),
                     });
                 }
             }
@@ -286,6 +297,9 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
     }
     state.pass(control.stall.max(1));
 }
+
+/// The cycles after which a wait sees that an instruction has taken a scoreboard.
+const CYCLES_TO_SIGNAL: u8 = 2;
 
 /// The registers that an instruction may read after it issued.
 fn sources(inst: &Inst) -> RegSet {
@@ -309,7 +323,7 @@ fn find(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Haza
             true if defs.contains(pending.reg) && !order.writes_after(pending.order) => {
                 HazardKind::WriteAfterWrite
             }
-            false if defs.contains(pending.reg) && !order.reads_after(pending.order) => {
+            false if defs.contains(pending.reg) && !order.overwrites_after(pending.order) => {
                 HazardKind::WriteAfterRead
             }
             _ => continue,

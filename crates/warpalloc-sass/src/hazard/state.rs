@@ -15,6 +15,8 @@ pub(super) struct Pending {
     pub order: Order,
     /// The scoreboards, any of which says that the access has happened.
     pub scoreboards: u8,
+    /// Those of them that were taken so lately that a wait does not see it yet.
+    pub fresh: u8,
 }
 
 impl Pending {
@@ -53,7 +55,7 @@ impl State {
     pub fn wait(&mut self, scoreboards: u8) {
         if scoreboards != 0 {
             self.pending
-                .retain(|pending| pending.scoreboards & scoreboards == 0);
+                .retain(|pending| pending.scoreboards & !pending.fresh & scoreboards == 0);
         }
     }
 
@@ -77,8 +79,11 @@ impl State {
             {
                 Ok(at) => {
                     let both = self.pending[at].scoreboards & theirs.scoreboards;
-                    changed |= both != self.pending[at].scoreboards;
+                    let fresh = self.pending[at].fresh | theirs.fresh;
+                    changed |=
+                        (both, fresh) != (self.pending[at].scoreboards, self.pending[at].fresh);
                     self.pending[at].scoreboards = both;
+                    self.pending[at].fresh = fresh;
                 }
                 Err(at) => {
                     self.pending.insert(at, *theirs);

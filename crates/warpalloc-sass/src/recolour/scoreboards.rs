@@ -62,7 +62,7 @@ pub(super) fn cover(code: &Code, cfg: &Cfg) -> Result<(Code, Added), RecolourErr
         for hazard in hazards.iter().filter(|hazard| seen.insert(hazard.first)) {
             let is_covered = match hazard.cycles {
                 Some((is, must)) => lengthen(&mut insts, cfg, hazard, must - is, &mut added),
-                None => wait(&mut insts, hazard, &busy, counted, &mut added),
+                None => wait(&mut insts, cfg, hazard, &busy, counted, &mut added),
             };
             if !is_covered {
                 return Err(RecolourError::Hazard(*hazard));
@@ -79,6 +79,7 @@ pub(super) fn cover(code: &Code, cfg: &Cfg) -> Result<(Code, Added), RecolourErr
 /// Makes the second instruction wait for the first.
 fn wait(
     insts: &mut [Inst],
+    cfg: &Cfg,
     hazard: &Hazard,
     busy: &[Busy],
     counted: u8,
@@ -111,6 +112,21 @@ fn wait(
         second.wait_mask |= 1 << board;
         insts[hazard.second] = insts[hazard.second].with_control(second);
         added.waits += 1;
+    }
+    // A wait does not see a scoreboard that was taken right before it, be it by the first
+    // instruction or by another that shares it.
+    let block = &cfg.blocks()[cfg.block_of(hazard.second)].insts;
+    let before = hazard.second.checked_sub(1).filter(|at| block.contains(at));
+    for at in before.into_iter().chain([hazard.first]) {
+        let control = insts[at].control();
+        let signals = [control.write_scoreboard, control.read_scoreboard];
+        if control.stall < 2 && signals.contains(&Some(board)) {
+            insts[at] = insts[at].with_control(Control {
+                stall: 2,
+                ..control
+            });
+            added.cycles += 1;
+        }
     }
     true
 }

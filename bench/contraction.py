@@ -7,7 +7,7 @@
 
 `table` assembles small kernels and prints what each output is computed from in the machine code,
 the evidence behind "Contraction" in docs/ptxas-behaviour.md. `corpus` and `random` assemble a module
-as it is and with contraction made explicit by BIN (`cargo build --example contract`), and compare
+as it is and with contraction made explicit by BIN (`cargo build -p warpalloc-micro --bin contract`), and compare
 machine code; where it differs, the expressions that each output is computed from.
 """
 import argparse

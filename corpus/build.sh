@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compiles corpus/*.cu into corpus/ptx/NAME.sm_ARCH.ptx, the files that tests read.
+# Compiles corpus/*.cu into corpus/ptx/NAME.sm_ARCH.ptx, the files that tests read; with a folder of
+# corpus/ as the first argument, the sources of that folder.
 #
-#   NVCC=/path/to/nvcc corpus/build.sh [NAME...]
+#   NVCC=/path/to/nvcc corpus/build.sh [holdout] [NAME...]
 #
 # The committed PTX comes from nvcc 13.0.88 (PTX ISA 9.0):
 #   pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 \
@@ -9,6 +10,10 @@
 # ptx/handwritten.sm_90.ptx has no CUDA source. Only a change of a source calls for running this again; the output is committed with it.
 set -euo pipefail
 cd "$(dirname "$0")"
+if [ $# -gt 0 ] && [ -d "$1" ]; then
+    cd "$1"
+    shift
+fi
 nvcc=${NVCC:-nvcc}
 
 # Every kernel is built for sm_90; these also for an older and a newer architecture, whose code

@@ -25,9 +25,10 @@ pub enum Allocator {
     Ptxas,
     /// `warpalloc alloc` first.
     Warpalloc {
-        /// `--regalloc`; `default` leaves the choice to the command.
+        /// `--regalloc`, or `NAME:MARGIN` for `--regalloc` and `--margin`; `default` leaves the
+        /// choice to the command, without ptxas to compare with.
         strategy: String,
-        /// `--spill-space`.
+        /// `--spill-space`; [`CHOSEN`] where the command chooses.
         space: String,
     },
     /// `warpalloc alloc` on the cubin of ptxas.
@@ -74,6 +75,9 @@ impl Recipe {
         self.flags.contains("{cap}")
     }
 }
+
+/// The spill space of a choice of the command.
+pub const CHOSEN: &str = "chosen";
 
 /// Warnings of the allocator about results that are not what the table says they are.
 const UNLIKE_ASKED: [&str; 2] = ["passed through unchanged", "spills go to local memory"];
@@ -289,9 +293,21 @@ impl Workshop {
             .args(["--jobs", "1"]);
         let contract = if self.fmad { "ptxas" } else { "off" };
         command.args(["--contract", contract]);
-        command.args(["--spill-space", space, "--entry", entry]);
-        for function in source.functions.iter().filter(|_| !in_shared) {
-            command.args(["--entry", function]);
+        command.args(["--entry", entry]);
+        if space == CHOSEN {
+            let ptxas = self.ptxas.as_ref().context("a choice needs ptxas")?;
+            command.arg("--no-cache").arg("--ptxas").arg(ptxas);
+            let launch = &source.kernels[build.kernel].launch;
+            command.args(["--block", &launch.block.count().to_string()]);
+            if strategy == "best" {
+                command.args(["--grid", &launch.grid.count().to_string()]);
+            }
+            command.args(["--sm", self.arch.trim_start_matches("sm_")]);
+        } else {
+            command.args(["--spill-space", space]);
+            for function in source.functions.iter().filter(|_| !in_shared) {
+                command.args(["--entry", function]);
+            }
         }
         if let Some(cap) = build.cap {
             command.args(["--maxnreg", &cap.to_string()]);
@@ -299,8 +315,17 @@ impl Workshop {
         if self.promote {
             command.arg("--promote-local");
         }
-        if strategy != "default" {
-            command.args(["--regalloc", strategy]);
+        match strategy.split_once(':') {
+            Some((strategy, margin)) => {
+                command.args(["--regalloc", strategy, "--margin", margin]);
+            }
+            None if space == CHOSEN => {
+                command.args(["--regalloc", "best"]);
+            }
+            None if strategy != "default" => {
+                command.args(["--regalloc", strategy]);
+            }
+            None => {}
         }
         let said = self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
         if let Some(line) = said

@@ -24,7 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use assemble::{Allocator, Build, Image, Recipe, Workshop};
+use assemble::{Allocator, Build, CHOSEN, Image, Recipe, Workshop};
 use corpus::Source;
 use device::Device;
 use supervise::Findings;
@@ -83,8 +83,8 @@ struct RunArgs {
     /// Where allocated code spills to.
     #[arg(long, value_delimiter = ',', default_value = "local,shared")]
     spaces: Vec<String>,
-    /// Strategies of the allocator; `default` is the command's own choice, `none` leaves out PTX
-    /// that was allocated.
+    /// Strategies of the allocator, each with a margin where it says `NAME:MARGIN`; `best` chooses
+    /// among several with the help of ptxas, `best-any-grid` without knowing the grid, `none` leaves out PTX that was allocated.
     #[arg(long, value_delimiter = ',', default_value = "default")]
     strategies: Vec<String>,
     /// A row of cubins: what `warpalloc alloc` with these flags makes of ptxas's cubin at the cap,
@@ -309,10 +309,16 @@ fn ours(args: &RunArgs) -> Vec<Allocator> {
     if args.warpalloc.is_some() {
         let strategies = args.strategies.iter().filter(|name| *name != "none");
         all.extend(strategies.flat_map(|strategy| {
-            args.spaces.iter().map(|space| Allocator::Warpalloc {
+            let chosen = [CHOSEN.to_owned()];
+            let spaces = match strategy.as_str() {
+                "best" | "best-any-grid" => &chosen[..],
+                _ => &args.spaces,
+            };
+            let allocator = |space: &String| Allocator::Warpalloc {
                 strategy: strategy.clone(),
                 space: space.clone(),
-            })
+            };
+            spaces.iter().map(allocator).collect::<Vec<_>>()
         }));
         all.extend(args.cubin.iter().cloned().map(Allocator::Cubin));
     }

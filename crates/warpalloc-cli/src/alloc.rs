@@ -16,6 +16,7 @@ use warpalloc_ptx::module::{
 };
 
 use crate::alloc_cubin;
+use crate::best::{self, Chooser};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::output;
@@ -48,12 +49,34 @@ pub struct AllocArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     relocatable: Option<bool>,
-    /// The allocator: briggs, fatpoint, scan or naive [default: briggs]
-    #[arg(long, value_name = "NAME", value_parser = strategy)]
-    pub(crate) regalloc: Option<Strategy>,
-    /// Where spilled values go
-    #[arg(long, value_enum, default_value_t = Space::Local)]
-    spill_space: Space,
+    /// The allocator: best, briggs, fatpoint, scan or naive. `best` tries several ways, has
+    /// ptxas assemble each, and keeps what is expected to be fastest, the kernel as it is
+    /// included [default: best; briggs where --spill-space, --margin, --preset or a flag of
+    /// an allocator is given]
+    #[arg(long, value_name = "NAME", value_parser = regalloc)]
+    pub(crate) regalloc: Option<Regalloc>,
+    /// The ptxas that `best` compares with [default: the one on the path or in CUDA_HOME]
+    #[arg(long, value_name = "FILE")]
+    ptxas: Option<PathBuf>,
+    /// Blocks of a launch, for `best`; where nobody says, a choice must pay for a single block
+    /// per multiprocessor and for a full machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    grid: Option<u32>,
+    /// Registers below --maxnreg to allocate for, since ptxas needs some of its own; below
+    /// zero, ptxas spills what does not fit the cap
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    margin: i32,
+    /// Choose anew, and keep no choice for the next call
+    #[arg(long)]
+    no_cache: bool,
+    /// Where spilled values go [default: local]
+    #[arg(long, value_enum)]
+    spill_space: Option<Space>,
     /// What becomes of products and sums without a rounding modifier
     #[arg(long, value_enum, default_value_t = Contract::Ptxas)]
     contract: Contract,
@@ -117,6 +140,24 @@ enum Contract {
     Keep,
 }
 
+/// Who allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regalloc {
+    /// Whatever is expected to be fastest.
+    Best,
+    /// One allocator.
+    One(Strategy),
+}
+
+fn regalloc(name: &str) -> Result<Regalloc, String> {
+    match name {
+        "best" => Ok(Regalloc::Best),
+        name => strategy(name)
+            .map(Regalloc::One)
+            .map_err(|error| format!("{error}, best")),
+    }
+}
+
 /// The allocator called `name`.
 pub fn strategy(name: &str) -> Result<Strategy, String> {
     let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
@@ -142,37 +183,52 @@ fn preset(name: &str) -> Result<String, String> {
 /// Allocates the registers of PTX files.
 pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     let options = options(&args)?;
-    warn_of_idle_knobs(&args, &options);
-    let outputs = outputs(&args)?;
     if alloc_cubin::are_cubins(&args.input)? {
-        return alloc_cubin::run(&args, &outputs);
+        return alloc_cubin::run(&args, &outputs(&args)?);
     }
     alloc_cubin::refuse_flags(&args)?;
+    let chooser = match is_best(&args, &options) {
+        true => Some(Chooser::new(
+            args.ptxas.as_deref(),
+            args.grid,
+            args.no_cache,
+        )?),
+        false => None,
+    };
+    warn_of_idle_knobs(&args, &options);
+    let outputs = outputs(&args)?;
     let mut results = Vec::with_capacity(args.input.len());
     for (path, output) in args.input.iter().zip(outputs) {
         let input = Input::read(path)?;
-        let result = allocated(&input, &options)?;
-        results.push((input, output, result));
+        let (result, kernels) = match &chooser {
+            Some(chooser) => chooser.allocate(&input, &options)?,
+            None => (allocated(&input, &options)?, Vec::new()),
+        };
+        results.push((input, output, result, kernels));
     }
     let is_refused = results
         .iter()
-        .any(|(_, _, result)| result.functions.iter().any(|f| fails(f, &args)));
+        .any(|(_, _, result, _)| result.functions.iter().any(|f| fails(f, &args)));
     if !is_refused {
-        for (_, output, result) in &results {
+        for (_, output, result, _) in &results {
             files::write(output, &result.text)?;
         }
     }
     let files: Vec<report::File> = results
         .iter()
-        .map(|(input, _, result)| (input, result))
+        .map(|(input, _, result, kernels)| report::File {
+            input,
+            result,
+            kernels,
+        })
         .collect();
     // A reader of JSON finds warnings in it and nothing beside it.
     let json_on_stderr = matches!(args.print_regalloc_stats, Some(Format::Json))
         && files::is_standard_output(&args.output);
     if !json_on_stderr {
-        for (input, result) in &files {
-            warn(input, result, &args);
-            tell_promoted(result);
+        for file in &files {
+            warn(file, &args);
+            tell_promoted(file.result);
         }
     }
     tell_statistics(&args, &files)?;
@@ -190,7 +246,7 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
         knobs: knobs::parse(&args.knob)?,
         ..Options::default()
     };
-    if let Some(strategy) = args.regalloc {
+    if let Some(Regalloc::One(strategy)) = args.regalloc {
         options.strategy = strategy;
     }
     args.colouring.apply(&mut options)?;
@@ -205,9 +261,9 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
         relocatable: args.relocatable,
         entries: args.entry.clone(),
         spill_space: match args.spill_space {
-            Space::Local => SpillSpace::Local,
-            Space::Shared => SpillSpace::Shared,
-            Space::Auto => SpillSpace::Auto,
+            None | Some(Space::Local) => SpillSpace::Local,
+            Some(Space::Shared) => SpillSpace::Shared,
+            Some(Space::Auto) => SpillSpace::Auto,
         },
         jobs: args.jobs.map(usize::from),
         promote_local: args.promote_local,
@@ -216,7 +272,22 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
             Contract::Off => Contraction::Off,
             Contract::Keep => Contraction::Keep,
         },
+        margin: args.margin,
+        ..ModuleOptions::default()
     })
+}
+
+/// Whether the allocator is to be chosen: nobody named one, nor anything that steers one.
+fn is_best(args: &AllocArgs, options: &ModuleOptions) -> bool {
+    match args.regalloc {
+        Some(Regalloc::Best) => true,
+        Some(Regalloc::One(_)) => false,
+        None => {
+            let is_steered =
+                args.spill_space.is_some() || args.preset.is_some() || args.margin != 0;
+            !is_steered && options.options == Options::default()
+        }
+    }
 }
 
 /// A knob does nothing under another allocator, but for the one that promotion heeds.
@@ -277,17 +348,22 @@ fn allocated(input: &Input, options: &ModuleOptions) -> anyhow::Result<ModuleRes
     };
     let result = allocate_module(&input.text, options, Some(&progress));
     bar.finish_and_clear();
-    result.map_err(|error| match error {
+    result.map_err(|error| explain(input, error))
+}
+
+/// An error of allocation as a terminal shows it.
+pub fn explain(input: &Input, error: PtxError) -> anyhow::Error {
+    match error {
         PtxError::NoSuchFunction(name) => {
             let message = format!("{} has no function `{name}` with a body", input.name);
             UsageError(message).into()
         }
         error => input.explain(error),
-    })
+    }
 }
 
 /// A bar that shows only on a terminal, and only once there is something to wait for.
-fn progress_bar() -> ProgressBar {
+pub fn progress_bar() -> ProgressBar {
     if !output::is_watched() {
         return ProgressBar::hidden();
     }
@@ -308,8 +384,21 @@ fn fails(function: &FunctionReport, args: &AllocArgs) -> bool {
     }
 }
 
-fn warn(input: &Input, result: &ModuleResult, args: &AllocArgs) {
+fn warn(file: &report::File, args: &AllocArgs) {
+    let (input, result) = (file.input, file.result);
+    for choice in file.kernels {
+        output::note(&format!(
+            "{}: `{}`: {}",
+            input.name,
+            choice.name,
+            best::told(choice)
+        ));
+        if output::is_verbose() {
+            output::note(&best::table(choice));
+        }
+    }
     for function in &result.functions {
+        let is_chosen = file.is_chosen(function);
         let (file, line, name) = (&input.name, function.line, &function.name);
         for warning in &function.warnings {
             output::warning(&format!("{file}:{line}: `{name}`: {warning}"));
@@ -317,7 +406,7 @@ fn warn(input: &Input, result: &ModuleResult, args: &AllocArgs) {
         if fails(function, args) {
             continue;
         }
-        let message = report::left_alone(input, result, function);
+        let message = report::left_alone(input, result, function).filter(|_| !is_chosen);
         if let Some(message) = message {
             output::warning(&message);
         }
@@ -372,7 +461,7 @@ fn tell_statistics(args: &AllocArgs, files: &[report::File]) -> anyhow::Result<(
 /// Fails, naming each function that keeps the result from being written.
 fn refuse(files: &[report::File], args: &AllocArgs) -> anyhow::Result<()> {
     let mut told = Vec::new();
-    for (input, result) in files {
+    for report::File { input, result, .. } in files {
         for function in result.functions.iter().filter(|f| fails(f, args)) {
             let (file, line, name) = (&input.name, function.line, &function.name);
             told.push(match &function.outcome {

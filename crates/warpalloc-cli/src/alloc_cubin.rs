@@ -15,7 +15,7 @@ use warpalloc_sass::recolour::{
     Goal, Outcome, RecolourError, RecolourOptions, Recoloured, recolour_cubin,
 };
 
-use crate::alloc::AllocArgs;
+use crate::alloc::{AllocArgs, Regalloc};
 use crate::occupancy::answer_json;
 use crate::report::{self, SCHEMA};
 use crate::{Silent, UsageError, files, output};
@@ -69,12 +69,13 @@ fn options(args: &AllocArgs) -> Result<RecolourOptions, UsageError> {
     }
     let mut options = RecolourOptions::default();
     match args.regalloc {
-        Some(Strategy::Naive) => {
+        Some(Regalloc::One(Strategy::Naive)) => {
             let message = "--regalloc=naive keeps values in memory, which recolouring can't";
             return Err(UsageError(message.to_owned()));
         }
-        Some(strategy) => options.strategy = strategy,
-        None => {}
+        Some(Regalloc::One(strategy)) => options.strategy = strategy,
+        // One way is tried; the kernel as it was is what it is compared with.
+        Some(Regalloc::Best) | None => {}
     }
     if args.fewest {
         options.goal = Goal::Fewest;

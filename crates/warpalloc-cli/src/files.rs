@@ -54,10 +54,15 @@ impl Input {
 
     /// An error as a terminal shows it.
     pub fn explain(&self, error: PtxError) -> anyhow::Error {
-        match error {
-            PtxError::Source(error) => anyhow!(error.render(&self.name, &self.text)),
-            other => anyhow::Error::new(other).context(self.name.clone()),
-        }
+        explain(&self.name, &self.text, error)
+    }
+}
+
+/// An error in a text as a terminal shows it.
+pub fn explain(name: &str, text: &str, error: PtxError) -> anyhow::Error {
+    match error {
+        PtxError::Source(error) => anyhow!(error.render(name, text)),
+        other => anyhow::Error::new(other).context(name.to_owned()),
     }
 }
 
@@ -74,7 +79,7 @@ pub fn is_standard_output(path: &Path) -> bool {
 
 /// Writes a file, or standard output for `-`.
 ///
-/// A file is replaced in one step once all of the new text is on disk, so that nobody ever sees
+/// A file is replaced in one step once all of the new content is on disk, so that nobody ever sees
 /// half of it, and keeps its permissions and its owner. What a replacement would break is
 /// written to instead: devices, pipes, files with several names, files of others.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ pub struct CompletionsArgs {
 pub fn completions(args: CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "warpalloc", &mut script);
-    output::print(&String::from_utf8_lossy(&script))
+    output::print_bytes(&script)
 }
 
 /// Where to.

@@ -106,12 +106,18 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// The same for what need not be text.
-pub fn print_bytes(content: &[u8]) -> anyhow::Result<()> {
+/// Writes a result that may be no text to standard output.
+pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(content)
+    out.write_all(bytes)
         .and_then(|()| out.flush())
         .map_err(|error| anyhow::Error::new(error).context("cannot write to standard output"))
+}
+
+/// `1 kernel`, `2 kernels`.
+pub fn counted(count: usize, word: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{plural}")
 }
 
 /// Whether the reader of our output went away, which ends the command without a word.

@@ -2,9 +2,11 @@
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use warpalloc_choose::KernelChoice;
 use warpalloc_ptx::ParseError;
 use warpalloc_ptx::module::{Allocated, FunctionReport, ModuleResult, Outcome};
 
+use crate::best;
 use crate::files::Input;
 
 /// The version of every JSON document that the command prints. It grows when a field goes away
@@ -21,7 +23,23 @@ pub enum Format {
 }
 
 /// A file and what became of it.
-pub type File<'r> = (&'r Input, &'r ModuleResult);
+#[derive(Clone, Copy)]
+pub struct File<'r> {
+    /// The file.
+    pub input: &'r Input,
+    /// What became of it.
+    pub result: &'r ModuleResult,
+    /// What was chosen for its kernels, where that was asked for.
+    pub kernels: &'r [KernelChoice],
+}
+
+impl File<'_> {
+    /// Whether what became of a function was chosen.
+    pub fn is_chosen(&self, function: &FunctionReport) -> bool {
+        // Device functions go with the kernels that call them.
+        !self.kernels.is_empty() && matches!(function.outcome, Outcome::Kept(_))
+    }
+}
 
 /// The statistics of all functions.
 pub fn render(files: &[File], format: Format) -> String {
@@ -74,7 +92,7 @@ pub fn summary(allocated: &Allocated) -> String {
 }
 
 fn as_text(files: &[File]) -> String {
-    let functions = || files.iter().flat_map(|(_, result)| &result.functions);
+    let functions = || files.iter().flat_map(|file| &file.result.functions);
     let width = functions().map(|f| f.name.len()).max().unwrap_or(0).max(8);
     let mut out = format!(
         "{:<width$} {:>7} {:>7} {:>5} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>5}\n",
@@ -122,9 +140,16 @@ fn as_text(files: &[File]) -> String {
 }
 
 fn as_json(files: &[File]) -> Value {
-    let functions = files.iter().flat_map(|(input, result)| {
-        let functions = result.functions.iter();
-        functions.map(|function| function_json(&input.name, function))
+    let functions = files.iter().flat_map(|file| {
+        let functions = file.result.functions.iter();
+        functions.map(|function| {
+            let mut value = function_json(&file.input.name, function);
+            let choice = file.kernels.iter().find(|k| k.name == function.name);
+            if let Some(choice) = choice {
+                value["choice"] = best::as_json(choice);
+            }
+            value
+        })
     });
     json!({ "schema": SCHEMA, "functions": functions.collect::<Value>() })
 }

@@ -35,7 +35,7 @@ pub fn run(args: StatsArgs) -> anyhow::Result<()> {
         return Err(UsageError(message).into());
     }
     let options = ModuleOptions {
-        sm: args.code.text_sm()?,
+        sm: args.code.text_arch()?.map(|arch| arch.sm),
         ..ModuleOptions::default()
     };
     let functions = measure_module(&input.text, &options);

@@ -37,6 +37,7 @@ fn a_file_is_allocated_into_another() {
         path,
         "--maxnreg",
         "24",
+        "--regalloc=briggs",
     ]);
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     let written = std::fs::read_to_string(&out).unwrap();
@@ -67,6 +68,7 @@ fn one_entry_can_be_asked_for() {
         &file,
         "--entry",
         "volatiles",
+        "--regalloc=briggs",
         "--print-regalloc-stats=json",
     ]);
     assert_eq!(run.status.code(), Some(0));
@@ -102,7 +104,7 @@ fn wrong_text_is_underlined_and_writes_nothing() {
 #[test]
 fn what_is_not_understood_is_passed_through_with_a_warning() {
     let source = ".version 9.0\n.target sm_90\n.entry k() {\n\tfrobnicate.u32 1;\n\tret;\n}\n";
-    let run = with_input(&["alloc", "-"], source.as_bytes());
+    let run = with_input(&["alloc", "-", "--regalloc=briggs"], source.as_bytes());
     assert_eq!(run.status.code(), Some(0));
     assert_eq!(text(&run.stdout), source);
     let said = text(&run.stderr);
@@ -172,6 +174,7 @@ fn registers_are_counted_up_to_the_highest_and_by_name() {
         &file,
         "-o",
         "/dev/null",
+        "--regalloc=briggs",
         "--print-regalloc-stats=json",
     ]);
     let stats: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -214,7 +217,10 @@ fn local_variables_are_promoted_on_request() {
     let kept = with_input(&["alloc", "-"], source);
     assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
     assert!(text(&kept.stdout).contains("st.local.f32 [x]"));
-    let promoted = with_input(&["alloc", "-", "--promote-local"], source);
+    let promoted = with_input(
+        &["alloc", "-", "--promote-local", "--regalloc=briggs"],
+        source,
+    );
     assert_eq!(
         promoted.status.code(),
         Some(0),
@@ -227,7 +233,12 @@ fn local_variables_are_promoted_on_request() {
         said.contains("`x` of `f` is kept in registers: 4 bytes, 2 accesses"),
         "{said}"
     );
-    let dynamic = warpalloc(&["alloc", &corpus("localarr.sm_90.ptx"), "--promote-local"]);
+    let dynamic = warpalloc(&[
+        "alloc",
+        &corpus("localarr.sm_90.ptx"),
+        "--promote-local",
+        "--regalloc=briggs",
+    ]);
     let said = text(&dynamic.stderr);
     assert!(
         said.contains("stays in memory: it is indexed by what is not constant"),

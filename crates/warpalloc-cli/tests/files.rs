@@ -145,6 +145,8 @@ fn a_full_disk_is_an_error_and_no_panic() {
         &["knobs"],
         &["options"],
         &["lower", "-"],
+        &["explain", "-", "--no-ptxas"],
+        &["tune", "-", "--block", "64", "--no-ptxas"],
     ] {
         let run = to_full(args, false);
         assert_eq!(run.status.code(), Some(1), "{args:?}");

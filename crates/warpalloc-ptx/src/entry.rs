@@ -27,8 +27,17 @@ pub(crate) fn declared_threads(function: &ast::Function) -> Option<Threads> {
 }
 
 /// Whether a variable takes shared memory of every block.
-pub(crate) fn is_static_shared(var: &ast::VarDecl) -> bool {
+fn is_static_shared(var: &ast::VarDecl) -> bool {
     var.space.starts_with("shared") && var.linkage != Linkage::Extern
+}
+
+/// Bytes of shared memory declared at module level.
+pub(crate) fn module_shared(module: &Module) -> u64 {
+    let vars = module.items.iter().filter_map(|item| match item {
+        ast::Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
+        _ => None,
+    });
+    vars.fold(0, u64::saturating_add)
 }
 
 /// Bytes of shared memory that the body declares.
@@ -53,6 +62,11 @@ pub(crate) fn has_instruction(body: &Body, mnemonic: &str) -> bool {
 /// Puts `.maxnreg` where ptxas looks for it, in place of one that is there.
 pub(crate) fn write_cap(function: &ast::Function, cap: u32, edits: &mut Edits) {
     write_directive(function, "maxnreg", cap, edits);
+}
+
+/// Lets ptxas spill to shared memory. It does so only where the block is bounded.
+pub(crate) fn write_shared_spills(body: &Body, edits: &mut Edits) {
+    edits.insert(body.open + 1, "\n\t.pragma \"enable_smem_spilling\";");
 }
 
 /// Bounds the block, so that no launch has more threads than memory was laid out for.

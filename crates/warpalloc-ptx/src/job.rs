@@ -1,22 +1,22 @@
 //! One module at work: each function lowered, allocated and applied, and their edits joined.
 
 use crate::apply::{self, NotExpressible, Surroundings, Threads};
-use crate::ast::{self, Body, Item, Module};
+use crate::ast::{self, Body, Module};
 use crate::bound::bounded;
-use crate::budget::{Block, Budget, Limits};
+use crate::budget::{Block, Budget, Limits, MOST_REGISTERS};
 use crate::contract::ContractedFunction;
 use crate::debug::debug_registers;
 use crate::diag::Lines;
 use crate::entry::{
-    block_threads, declared_threads, has_instruction, is_relocatable, is_static_shared,
-    static_shared, write_block, write_cap, write_local_cap,
+    block_threads, declared_threads, has_instruction, is_relocatable, module_shared, static_shared,
+    write_block, write_cap, write_local_cap, write_shared_spills,
 };
 use crate::fit::{Fit, fit};
-use crate::least::least_registers;
+use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
     Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError,
-    SpillSpace, functions_with_bodies,
+    SpillSpace, Treatment, functions_with_bodies,
 };
 use crate::printer::Edits;
 use crate::types;
@@ -66,10 +66,6 @@ impl<'m, 'a> Job<'m, 'a> {
                 return Err(PtxError::NoSuchFunction(name.clone()));
             }
         }
-        let vars = module.items.iter().filter_map(|item| match item {
-            Item::Var(var) if is_static_shared(var) => Some(apply::variable_bytes(var)),
-            _ => None,
-        });
         Ok(Job {
             module,
             names: ModuleNames::of(module),
@@ -78,7 +74,7 @@ impl<'m, 'a> Job<'m, 'a> {
             preset: options.preset.as_deref().unwrap_or("hardware"),
             sm,
             relaxed: declared.is_some_and(|sm| sm >= 70) && module.version >= (6, 0),
-            shared_bytes: vars.fold(0, u64::saturating_add),
+            shared_bytes: module_shared(module),
             callees_share_registers: functions_with_bodies(module)
                 .any(|(f, body)| !f.is_entry && has_instruction(body, "setmaxnreg")),
             debug: debug_registers(module),
@@ -154,6 +150,13 @@ impl<'m, 'a> Job<'m, 'a> {
             Some(passed) => Err(LowerError::Pass(passed.clone())),
             None => lower::lower(self.module.source, &self.names, function, body, &target),
         };
+        if self.options.treatment != Treatment::Allocate {
+            // What is wrong with the text is told, whoever allocates.
+            if let Err(LowerError::Error(error)) = lowered {
+                return Err(PtxError::Source(error));
+            }
+            return Ok(self.left(function, body, &budget, report));
+        }
         let mut edits = Edits::new();
         match lowered {
             Err(LowerError::Error(error)) => return Err(PtxError::Source(error)),
@@ -188,16 +191,53 @@ impl<'m, 'a> Job<'m, 'a> {
                 _ => edits.replace(body.span(), &contracted.original),
             }
         }
-        if let Some(cap) = budget.cap
-            && !matches!(report.outcome, Outcome::Refused(_))
-        {
-            if function.is_entry {
-                write_cap(function, cap, &mut edits);
-            } else if self.relocatable {
-                write_local_cap(function, body, self.module.version, cap, &mut edits);
-            }
+        if !matches!(report.outcome, Outcome::Refused(_)) {
+            self.write_cap(function, body, &budget, &mut edits);
         }
         Ok((report, edits))
+    }
+
+    /// The function as it is, with the cap for ptxas to heed.
+    fn left(
+        &self,
+        function: &ast::Function<'a>,
+        body: &Body<'a>,
+        budget: &Budget,
+        mut report: FunctionReport,
+    ) -> (FunctionReport, Edits) {
+        let mut edits = Edits::new();
+        if let Some(refusal) = self.too_low_a_cap(body, budget) {
+            report.outcome = Outcome::Refused(refusal);
+            return (report, edits);
+        }
+        report.outcome = Outcome::Kept("its registers are left to ptxas".to_owned());
+        self.write_cap(function, body, budget, &mut edits);
+        if self.options.treatment == Treatment::LeaveWithSharedSpills && function.is_entry {
+            match self.threads(function) {
+                None => {
+                    let reason = "shared memory needs `.maxntid`, `.reqntid` or --block";
+                    report.outcome = Outcome::Refused(reason.to_owned());
+                    return (report, Edits::new());
+                }
+                Some(threads) if declared_threads(function).is_none() => {
+                    write_block(function, threads.count, &mut edits);
+                }
+                Some(_) => {}
+            }
+            write_shared_spills(body, &mut edits);
+        }
+        (report, edits)
+    }
+
+    fn write_cap(&self, function: &ast::Function, body: &Body, budget: &Budget, edits: &mut Edits) {
+        let Some(cap) = budget.cap else {
+            return;
+        };
+        if function.is_entry {
+            write_cap(function, cap, edits);
+        } else if self.relocatable {
+            write_local_cap(function, body, self.module.version, cap, edits);
+        }
     }
 
     /// Why ptxas would not take the cap that was asked for.
@@ -255,7 +295,7 @@ impl<'m, 'a> Job<'m, 'a> {
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
                 Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
-                Err(Failure::Refused(reason) | Failure::NotExpressible(reason)) => {
+                Err(Failure::Refused(reason)) => {
                     if space == Space::Shared && self.wants_shared() {
                         obstacle = Some(reason.clone());
                     }
@@ -317,8 +357,7 @@ impl<'m, 'a> Job<'m, 'a> {
         blocks(own + ours) >= blocks(own)
     }
 
-    /// Allocates and applies. Where scheduling took an instruction out of the braces that
-    /// declare what it names, as around the parameters of calls, it is done without.
+    /// Allocates and applies.
     fn attempt(
         &self,
         lowered: &Lowered,
@@ -331,31 +370,10 @@ impl<'m, 'a> Job<'m, 'a> {
         let mut knobs = options.knobs.clone();
         // The knob stands for the memory that `space` says.
         knobs.smem_spill = false;
-        let mut options = Options {
+        let options = &Options {
             spill_space: space,
             knobs,
-            // Names local to braces hold statements in place, which the model cannot say.
-            schedule: options.schedule && !lowered.has_nested_symbols(),
-            ..options.clone()
-        };
-        let first = self.attempt_with(lowered, target, budget, &options, surroundings);
-        if !matches!(first, Err(Failure::NotExpressible(_))) || !options.schedule {
-            return first;
-        }
-        options.schedule = false;
-        self.attempt_with(lowered, target, budget, &options, surroundings)
-    }
-
-    fn attempt_with(
-        &self,
-        lowered: &Lowered,
-        target: &Target,
-        budget: &Budget,
-        options: &Options,
-        surroundings: Surroundings,
-    ) -> Result<(Allocated, Edits), Failure> {
-        let options = &Options {
-            frame_base: apply::base_registers(options.spill_space, &surroundings),
+            frame_base: apply::base_registers(space, &surroundings),
             ..options.clone()
         };
         let fitted = fit(&lowered.function, target, budget.registers, options);
@@ -368,9 +386,8 @@ impl<'m, 'a> Job<'m, 'a> {
                 budget.registers
             )));
         }
-        let not_expressible = |NotExpressible(message)| Failure::NotExpressible(message);
-        let edits =
-            apply::apply(lowered, &target, &allocation, surroundings).map_err(not_expressible)?;
+        let refused = |NotExpressible(message)| Failure::Refused(message);
+        let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(refused)?;
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
         let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
@@ -393,7 +410,7 @@ impl<'m, 'a> Job<'m, 'a> {
             Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
                 Failure::Refused(lowered.explain(&error))
             }
-            Error::Invalid { .. } | Error::Unproved(_) => Failure::Fatal(PtxError::Unproved {
+            _ => Failure::Fatal(PtxError::Unproved {
                 function: lowered.function.name().to_owned(),
                 message: lowered.explain(&error),
             }),
@@ -411,7 +428,14 @@ impl<'m, 'a> Job<'m, 'a> {
             shared_bytes: self.shared_bytes_of(function),
             shares_registers: self.shares_registers(function),
         };
-        limits.budget(function, block)
+        let mut budget = limits.budget(function, block);
+        if let Some(cap) = budget.cap {
+            let registers = i64::from(cap) - i64::from(self.options.margin);
+            let bounds = i64::from(LEAST_CAP.min(cap))..=i64::from(MOST_REGISTERS);
+            let registers = registers.clamp(*bounds.start(), *bounds.end());
+            budget.registers = u32::try_from(registers).unwrap_or(cap);
+        }
+        budget
     }
 
     /// Whether `setmaxnreg` moves registers between warps in `function` or what it may call.
@@ -446,7 +470,6 @@ impl<'m, 'a> Job<'m, 'a> {
 enum Failure {
     Refused(String),
     Kept(String),
-    NotExpressible(String),
     Fatal(PtxError),
 }
 

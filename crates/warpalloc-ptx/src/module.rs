@@ -29,9 +29,26 @@ pub enum SpillSpace {
     Auto,
 }
 
+/// Who allocates the registers of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Treatment {
+    /// The allocator that the options name.
+    #[default]
+    Allocate,
+    /// ptxas: the code stays as it is, and gets the cap.
+    Leave,
+    /// The same, and ptxas may spill to shared memory where a block's size is known.
+    LeaveWithSharedSpills,
+}
+
 /// How to allocate a module.
 #[derive(Clone, Debug, Default)]
 pub struct ModuleOptions {
+    /// Who allocates.
+    pub treatment: Treatment,
+    /// Registers below the cap to allocate for, where there is a cap: ptxas needs some of its
+    /// own. Below zero, ptxas spills what does not fit the cap.
+    pub margin: i32,
     /// How to allocate each function; where it spills is for [`Self::spill_space`] to say.
     pub options: Options,
     /// The preset to allocate for; `hardware` where there is none.
@@ -212,7 +229,12 @@ fn allocate_text(
 ) -> Result<ModuleResult, PtxError> {
     let wanted =
         |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
-    let contracted = contract_where(source, options.contraction, wanted).map_err(Box::new)?;
+    // What is left to ptxas is contracted by ptxas.
+    let contraction = match options.treatment {
+        Treatment::Allocate => options.contraction,
+        Treatment::Leave | Treatment::LeaveWithSharedSpills => Contraction::Keep,
+    };
+    let contracted = contract_where(source, contraction, wanted).map_err(Box::new)?;
     let module = crate::parse(&contracted.text).map_err(Box::new)?;
     let job = Job::new(&module, &contracted.functions, options)?;
     let work = || job.run(progress);

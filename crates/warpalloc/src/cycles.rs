@@ -5,7 +5,7 @@ use crate::analysis::{Frequencies, Loops, Order};
 use crate::function::Function;
 
 /// Cycles of a store to the spill frame, or a reload from it, that hits the first cache.
-const MEMORY_CYCLES: f64 = 4.0;
+pub const MEMORY_CYCLES: f64 = 4.0;
 
 /// Cycles that an allocation adds to one run of its function, by how often blocks run.
 ///

@@ -27,6 +27,7 @@ impl fmt::Display for Place {
 
 /// Why no allocation was returned.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The function breaks a rule of the model.
     #[error("invalid function: {place}: {message}")]

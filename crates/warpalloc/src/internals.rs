@@ -6,7 +6,7 @@ pub use crate::passes::split::{SplitCounts, SplitPolicy};
 use crate::analysis::Liveness;
 use crate::function::Function;
 use crate::interference::Interference;
-use crate::ir::{Facts, Program, Value};
+use crate::ir::{Facts, LiveRanges, Program, Value};
 use crate::passes::schedule::schedule;
 use crate::passes::split::{Crowds, split_long_values};
 use crate::stats::GraphStats;
@@ -74,7 +74,8 @@ impl DegreeChange {
         };
         let program = &Program::new(function, target, order).ok()?;
         let facts = Facts::of(program);
-        let crowds = Crowds::measure(program, target, &facts);
+        let ranges = LiveRanges::compute(program, target, &facts);
+        let crowds = Crowds::measure(program, target, &facts, &ranges);
         if !crowds.any() {
             return None;
         }

@@ -32,7 +32,18 @@
 //! choose the strategy and its settings, [`stats`] count what it did, [`analysis`] has the
 //! facts it works with, and [`check`] proves its results. [`text`] reads and writes
 //! functions, so that a bug report is a file. With the feature `testing`, `generate` makes
-//! random functions. ARCHITECTURE.md in the repository shows the order of passes.
+//! random functions, and with `trace` the [log](https://docs.rs/log) shows every attempt, its
+//! rounds and the program in between. ARCHITECTURE.md in the repository shows the order of passes.
+
+/// A line of the log, where the feature `trace` is on.
+macro_rules! trace {
+    ($($part:tt)*) => {{
+        #[cfg(feature = "trace")]
+        log::trace!($($part)*);
+        #[cfg(not(feature = "trace"))]
+        let _ = format_args!($($part)*);
+    }};
+}
 
 pub mod allocation;
 pub mod analysis;

@@ -15,8 +15,8 @@ use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, Code};
 use crate::colour::scan::{self, Walk};
 use crate::colour::{
-    self, Attempt, Coloured, FrameUse, MAX_INSTS_TO_COMPARE, Problem, attempts, colour_until_done,
-    count_copies, join_reloads, shrink,
+    self, Attempt, Coloured, Colourer, FrameUse, MAX_INSTS_TO_COMPARE, Positions, Problem,
+    attempts, colour_until_done, count_copies, join_reloads, must_spill, shrink,
 };
 use crate::cycles::AddedCycles;
 use crate::emit::emit;
@@ -44,17 +44,19 @@ pub(crate) fn allocate(
     options: &Options,
 ) -> Result<Allocation, Error> {
     let whole = Pipeline::new(function, liveness, target, options);
+    let colourer = &mut *colour::colourer(options);
     if options.frame_base == 0 {
-        return whole.run();
+        return whole.run(colourer);
     }
-    if let Some(allocation) = whole.run_without_frame()? {
+    if let Some(allocation) = whole.run_without_frame(colourer)? {
         return Ok(allocation);
     }
     let rest = target
         .budget(File::R)
         .saturating_sub(options.frame_base as usize);
     let rest = target.clone().with_budget(File::R, rest);
-    Pipeline::new(function, liveness, &rest, options).run()
+    let colourer = &mut *colour::colourer(options);
+    Pipeline::new(function, liveness, &rest, options).run(colourer)
 }
 
 /// A function, and how it is to be allocated.
@@ -121,48 +123,62 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The cheapest allocation that any attempt finds.
-    fn run(&self) -> Result<Allocation, Error> {
+    fn run(&self, colourer: &mut dyn Colourer) -> Result<Allocation, Error> {
         if self.options.strategy == Strategy::Naive {
             return self.naive(self.stats());
         }
         let (first, others) = attempts(self.options);
         let hoisting = self.prepare(first.hoist)?;
-        let mut best = self.attempt(&hoisting, first)?;
+        let mut best = self.attempt(&hoisting, first, colourer)?;
         if hoisting.hoisted.is_empty() || !best.is_improvable(self.function) {
-            return self.try_others(&hoisting, best, &others);
+            return self.try_others(&hoisting, best, &others, colourer);
         }
         let plain = self.prepare(false)?;
-        best = best.or_cheaper(self.attempt(&plain, first.without_hoisting()), 0.0);
+        let without = self.attempt(&plain, first.without_hoisting(), colourer);
+        best = best.or_cheaper(without, 0.0);
         let base = if best.attempt.hoist { hoisting } else { plain };
-        self.try_others(&base, best, &others)
+        self.try_others(&base, best, &others, colourer)
     }
 
     /// The allocation of the first attempt, if it needs no frame.
-    fn run_without_frame(&self) -> Result<Option<Allocation>, Error> {
+    fn run_without_frame(&self, colourer: &mut dyn Colourer) -> Result<Option<Allocation>, Error> {
         if self.options.strategy == Strategy::Naive {
             return Ok(None);
         }
         let (first, _) = attempts(self.options);
-        let base = self.prepare(first.hoist)?;
+        let mut base = self.build(None, first.hoist)?;
+        if must_spill(&base.problem, Positions::Boundaries, &mut base.stats) {
+            return Ok(None);
+        }
+        let mut base = self.scheduled(base, first.hoist)?;
+        if must_spill(&base.problem, Positions::All, &mut base.stats) {
+            return Ok(None);
+        }
         let stats = &mut base.stats.clone();
-        let allocation = self.colour(&base, first, FrameUse::Refused, stats)?;
+        let allocation = self.colour(&base, first, FrameUse::Refused, colourer, stats)?;
         Ok(allocation.filter(|allocation| allocation.frame == Frame::default()))
     }
 
     /// The rewrites that all attempts share.
     fn prepare(&self, hoist: bool) -> Result<Base<'a>, Error> {
-        let mut base = self.build(None, hoist)?;
-        if self.options.schedule && base.problem.is_over_budget(&mut base.stats) {
-            let mut clock = Clock::start();
-            let order = self
-                .order
-                .get_or_init(|| schedule(self.function, self.target, self.liveness));
-            clock.lap(&mut base.stats, "schedule");
-            if let Some(order) = order {
-                let stats = base.stats;
-                base = self.build(Some(order.clone()), hoist)?;
-                base.stats.add_times(&stats);
-            }
+        let base = self.build(None, hoist)?;
+        self.scheduled(base, hoist)
+    }
+
+    /// `base` in an order of lower pressure, where it needs one and there is one.
+    fn scheduled(&self, mut base: Base<'a>, hoist: bool) -> Result<Base<'a>, Error> {
+        if !self.options.schedule || !base.problem.is_over_budget(&mut base.stats) {
+            return Ok(base);
+        }
+        let mut clock = Clock::start();
+        let order = self
+            .order
+            .get_or_init(|| schedule(self.function, self.target, self.liveness));
+        clock.lap(&mut base.stats, "schedule");
+        if let Some(order) = order {
+            let stats = base.stats;
+            base = self.build(Some(order.clone()), hoist)?;
+            base.stats.add_times(&stats);
         }
         Ok(base)
     }
@@ -211,6 +227,7 @@ impl<'a> Pipeline<'a> {
         base: &Base<'a>,
         mut best: Candidate,
         others: &[Attempt],
+        colourer: &mut dyn Colourer,
     ) -> Result<Allocation, Error> {
         if best.is_improvable(self.function) {
             for &other in others {
@@ -219,7 +236,7 @@ impl<'a> Pipeline<'a> {
                         hoist: best.attempt.hoist,
                         ..other
                     };
-                    best = best.or_cheaper(self.attempt(base, other), other.margin);
+                    best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
                 }
             }
         }
@@ -227,14 +244,21 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Allocates in one way.
-    fn attempt(&self, base: &Base<'a>, attempt: Attempt) -> Result<Candidate, Error> {
+    fn attempt(
+        &self,
+        base: &Base<'a>,
+        attempt: Attempt,
+        colourer: &mut dyn Colourer,
+    ) -> Result<Candidate, Error> {
         let mut stats = base.stats.clone();
-        let allocation = match self.colour(base, attempt, FrameUse::Allowed, &mut stats)? {
+        let coloured = self.colour(base, attempt, FrameUse::Allowed, colourer, &mut stats)?;
+        let allocation = match coloured {
             Some(allocation) => allocation,
             None => self.naive(stats)?,
         };
         let cycles = self.cycles.get_or_init(|| AddedCycles::of(self.function));
         let cycles = cycles.net(&allocation);
+        trace!("{attempt:?} adds {cycles} cycles");
         Ok(Candidate {
             allocation,
             attempt,
@@ -248,6 +272,7 @@ impl<'a> Pipeline<'a> {
         base: &Base<'a>,
         attempt: Attempt,
         frame: FrameUse,
+        colourer: &mut dyn Colourer,
         stats: &mut Stats,
     ) -> Result<Option<Allocation>, Error> {
         if self.options.strategy == Strategy::Scan {
@@ -262,8 +287,12 @@ impl<'a> Pipeline<'a> {
                 Walk::Unpinned => {}
             }
         }
-        let mut colourer = colour::colourer(self.options, attempt);
-        let colourer = colourer.as_mut();
+        colourer.begin(attempt);
+        trace!(
+            "{attempt:?} of {}:\n{}",
+            self.function.name(),
+            base.problem.program
+        );
         let split = attempt.split.policy().map(|policy| {
             let mut problem = base.problem.rewritable();
             problem.rewrite(|program, facts| {
@@ -302,7 +331,8 @@ impl<'a> Pipeline<'a> {
 
     /// Keeps every value in memory: always possible where anything is.
     fn naive(&self, stats: Stats) -> Result<Allocation, Error> {
-        let mut allocation = naive::allocate(self.function, self.target, self.options)?;
+        let space = spill_space(self.function, self.options)?;
+        let mut allocation = naive::allocate(self.function, self.target, space)?;
         allocation.stats.fell_back = self.options.strategy != Strategy::Naive;
         allocation.stats.iterations = stats.iterations;
         allocation.stats.live_through_calls = stats.live_through_calls;

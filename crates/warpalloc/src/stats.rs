@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The interference graph as it was built the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct GraphStats {
     /// Nodes.
     pub nodes: u32,
@@ -37,6 +38,7 @@ impl GraphStats {
 
 /// Edits by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EditCounts {
     /// Moves, swaps and transfers between files.
     pub moves: u32,
@@ -50,6 +52,7 @@ pub struct EditCounts {
 
 /// Statistics of one allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Values that competed for registers.
     pub values: u32,

@@ -26,26 +26,41 @@ pub struct CodeArgs {
     /// Of PTX, the machine it is measured for, where that is not what the file says
     #[arg(long, value_name = "SM")]
     sm: Vec<Arch>,
-    /// Of machine code, only functions with this in their name, mangled or not; may be repeated
+    /// Only functions with this in their name, mangled or not; may be repeated
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
-    /// Threads per block, for the occupancy of kernels in machine code [default: what the
-    /// kernel requires or at most takes, where it says so]
+    /// Threads per block, for the occupancy of kernels [default: what the kernel requires or at
+    /// most takes, where it says so]
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     block: Option<u32>,
 }
 
 impl CodeArgs {
-    /// A flag that was given, for those who have no use for any.
     /// The machine that PTX is measured for.
-    pub fn text_sm(&self) -> Result<Option<u32>, crate::UsageError> {
+    pub fn text_arch(&self) -> Result<Option<Arch>, crate::UsageError> {
         match &self.sm[..] {
             [] => Ok(None),
-            [arch] => Ok(Some(arch.sm)),
+            [arch] => Ok(Some(*arch)),
             _ => Err(crate::UsageError("PTX is measured for one --sm".to_owned())),
         }
     }
 
+    /// The block size that was given.
+    pub fn block(&self) -> Option<u32> {
+        self.block
+    }
+
+    /// Whether kernels are left out by name or by architecture.
+    pub fn selects(&self) -> bool {
+        !self.sm.is_empty() || !self.kernel.is_empty()
+    }
+
+    /// Threads of the blocks of a function: what was given, or what the cubin says.
+    pub fn block_threads(&self, function: &Function) -> Option<u32> {
+        self.block.or_else(|| function.block_threads())
+    }
+
+    /// A flag that was given, for those who have no use for any.
     pub fn given(&self) -> Option<&'static str> {
         let flags = [
             ("--kernel", !self.kernel.is_empty()),
@@ -57,14 +72,14 @@ impl CodeArgs {
             .map(|(flag, _)| *flag)
     }
 
-    fn wants_arch(&self, arch: Arch) -> bool {
+    pub fn wants_arch(&self, arch: Arch) -> bool {
         let is_wanted = |wanted: &Arch| {
             wanted.sm == arch.sm && (wanted.variant.is_none() || wanted.variant == arch.variant)
         };
         self.sm.is_empty() || self.sm.iter().any(is_wanted)
     }
 
-    fn wants_name(&self, name: &str, demangled: Option<&str>) -> bool {
+    pub fn wants_name(&self, name: &str, demangled: Option<&str>) -> bool {
         let is_in = |wanted: &String| {
             name.contains(wanted.as_str()) || demangled.is_some_and(|d| d.contains(wanted.as_str()))
         };
@@ -133,10 +148,7 @@ impl Measured {
 
 /// Prints what was asked for of a file.
 pub fn run(file: &CodeFile, args: &CodeArgs, as_json: bool) -> anyhow::Result<()> {
-    let report = match file {
-        CodeFile::OnDisk { name, cache } => report(name, cache, args),
-        CodeFile::InMemory { name, bytes } => report(name, bytes.as_slice(), args),
-    }?;
+    let report = report(file, args)?;
     let text = match as_json {
         true => format!("{:#}\n", json::render(&report)),
         false => table::render(&report),
@@ -144,38 +156,102 @@ pub fn run(file: &CodeFile, args: &CodeArgs, as_json: bool) -> anyhow::Result<()
     crate::output::print(&text)
 }
 
-fn report<'d, R: ReadRef<'d>>(name: &str, data: R, args: &CodeArgs) -> anyhow::Result<Report> {
+/// The images of a file that were asked for, and what was made of each.
+pub struct Images<T> {
+    pub format: Format,
+    pub images: Vec<(Image, Result<T, ObjectError>)>,
+}
+
+/// A file with device code, and none of what was asked for.
+#[derive(Debug)]
+pub struct NothingWanted(String);
+
+impl std::fmt::Display for NothingWanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NothingWanted {}
+
+/// Whether a file holds images of a kind.
+pub fn has(file: &CodeFile, kind: ImageKind) -> anyhow::Result<bool> {
+    let context = |error: ObjectError| anyhow!(error).context(file.name().to_owned());
+    let is_of_kind = |images: &[Image]| images.iter().any(|image| image.kind == kind);
+    match file {
+        CodeFile::OnDisk { cache, .. } => {
+            Container::read(cache).map(|container| is_of_kind(container.images()))
+        }
+        CodeFile::InMemory { bytes, .. } => {
+            Container::read(bytes.as_slice()).map(|container| is_of_kind(container.images()))
+        }
+    }
+    .map_err(context)
+}
+
+/// Makes something of each image of `kind` in a file that was asked for, on all cores.
+pub fn each_image<T: Send>(
+    file: &CodeFile,
+    args: &CodeArgs,
+    kind: ImageKind,
+    work: impl Fn(&Image, &[u8]) -> Result<T, ObjectError> + Sync,
+) -> anyhow::Result<Images<T>> {
+    match file {
+        CodeFile::OnDisk { name, cache } => each_image_of(name, cache, args, kind, work),
+        CodeFile::InMemory { name, bytes } => {
+            each_image_of(name, bytes.as_slice(), args, kind, work)
+        }
+    }
+}
+
+fn each_image_of<'d, T: Send, R: ReadRef<'d>>(
+    name: &str,
+    data: R,
+    args: &CodeArgs,
+    kind: ImageKind,
+    work: impl Fn(&Image, &[u8]) -> Result<T, ObjectError> + Sync,
+) -> anyhow::Result<Images<T>> {
     let context = |error: ObjectError| anyhow!(error).context(name.to_owned());
     let container = Container::read(data).map_err(context)?;
-    let cubins = container
-        .images()
-        .iter()
-        .filter(|image| image.kind == ImageKind::Cubin);
-    let wanted: Vec<&Image> = cubins.filter(|image| args.wants_arch(image.arch)).collect();
+    let of_kind = container.images().iter().filter(|image| image.kind == kind);
+    // PTX is measured for the machine that was asked for, whatever it was written for.
+    let is_wanted = |image: &&Image| kind == ImageKind::Ptx || args.wants_arch(image.arch);
+    let wanted: Vec<&Image> = of_kind.filter(is_wanted).collect();
     if wanted.is_empty() {
-        bail!("{name}: {}", nothing_wanted(container.images(), args));
+        let told = format!("{name}: {}", nothing_wanted(container.images(), args));
+        return Err(NothingWanted(told).into());
     }
     // Files are read by one thread, decompressed and decoded by all.
     let packed: Result<Vec<_>, _> = wanted.iter().map(|image| container.bytes(image)).collect();
     let packed = packed.map_err(context)?;
-    let images = wanted.into_par_iter().zip(packed).map(|(image, packed)| {
-        let image = image.clone();
-        let functions = functions(&image, packed, args);
-        ImageReport { image, functions }
-    });
-    let report = Report {
-        file: name.to_owned(),
-        format: container.format(),
-        images: images.collect(),
-    };
-    if let Some(ImageReport {
-        functions: Err(error),
-        ..
-    }) = report.images.first()
-        && report.images.iter().all(|image| image.functions.is_err())
+    let images = wanted.into_par_iter().zip(packed);
+    let images: Vec<_> = images
+        .map(|(image, packed)| (image.clone(), work(image, packed)))
+        .collect();
+    if let Some((_, Err(error))) = images.first()
+        && images.iter().all(|(_, made)| made.is_err())
     {
         return Err(context(error.clone()));
     }
+    Ok(Images {
+        format: container.format(),
+        images,
+    })
+}
+
+fn report(file: &CodeFile, args: &CodeArgs) -> anyhow::Result<Report> {
+    let name = file.name();
+    let found = each_image(file, args, ImageKind::Cubin, |image, packed| {
+        functions(image, packed, args)
+    })?;
+    let images = found.images.into_iter();
+    let report = Report {
+        file: name.to_owned(),
+        format: found.format,
+        images: images
+            .map(|(image, functions)| ImageReport { image, functions })
+            .collect(),
+    };
     let is_empty = |image: &ImageReport| image.functions.as_ref().is_ok_and(Vec::is_empty);
     if !args.kernel.is_empty() && report.images.iter().all(is_empty) {
         bail!(
@@ -258,6 +334,18 @@ fn measured(
     Ok(Measured { measures, places })
 }
 
+/// What is resident of a kernel, where its block size is known.
+pub fn occupancy_of(arch: Arch, function: &Function, args: &CodeArgs) -> Option<Occupancy> {
+    let launch = Launch {
+        registers_per_thread: function.registers?,
+        block_threads: args.block_threads(function)?,
+        shared_bytes: u32::try_from(function.shared_bytes).ok()?,
+    };
+    // An architecture the table of limits leaves out has no occupancy to tell.
+    let sm: Sm = arch.sm.to_string().parse().ok()?;
+    occupancy(sm, &launch).ok().filter(|_| function.is_entry)
+}
+
 fn function_report(
     cubin: &Cubin,
     function: &Function,
@@ -265,17 +353,6 @@ fn function_report(
     measures: Result<Measured, Refused>,
     args: &CodeArgs,
 ) -> FunctionReport {
-    let block_threads = args.block.or_else(|| function.block_threads());
-    let occupancy = || {
-        let launch = Launch {
-            registers_per_thread: function.registers?,
-            block_threads: block_threads?,
-            shared_bytes: u32::try_from(function.shared_bytes).ok()?,
-        };
-        // An architecture the table of limits leaves out has no occupancy to tell.
-        let sm: Sm = cubin.arch.sm.to_string().parse().ok()?;
-        occupancy(sm, &launch).ok()
-    };
     let bank = function.constants.iter().find(|bank| bank.bank == 0);
     FunctionReport {
         name: function.name.to_owned(),
@@ -288,8 +365,8 @@ fn function_report(
         shared_bytes: function.shared_bytes,
         constant_bytes: bank.map(|bank| bank.size),
         inner: function.inner.iter().map(|f| f.name.to_owned()).collect(),
-        block_threads: block_threads.filter(|_| function.is_entry),
-        occupancy: occupancy().filter(|_| function.is_entry),
+        block_threads: args.block_threads(function).filter(|_| function.is_entry),
+        occupancy: occupancy_of(cubin.arch, function, args),
         measures,
     }
 }

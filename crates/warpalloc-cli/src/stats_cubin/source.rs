@@ -32,6 +32,14 @@ pub enum CodeFile {
     InMemory { name: String, bytes: Vec<u8> },
 }
 
+impl CodeFile {
+    pub fn name(&self) -> &str {
+        match self {
+            CodeFile::OnDisk { name, .. } | CodeFile::InMemory { name, .. } => name,
+        }
+    }
+}
+
 impl Source {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> anyhow::Result<Source> {

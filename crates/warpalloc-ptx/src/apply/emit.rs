@@ -144,7 +144,7 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
 
     fn block(&mut self, block: Block) -> Result<()> {
         let arounds = self.demands.code(block)?;
-        let places = self.places(block)?;
+        let places = self.places(block);
         for (around, place) in arounds.iter().zip(places) {
             self.instruction(around, place)?;
         }
@@ -152,12 +152,13 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
     }
 
     /// Where each instruction of a block goes, in its final order: written ones take the
-    /// places of written ones.
-    fn places(&self, block: Block) -> Result<Vec<Place>> {
+    /// places of written ones. Anchored ones, which name what their braces declare, are
+    /// barriers and so keep their own.
+    fn places(&self, block: Block) -> Vec<Place> {
         let function = &self.lowered.function;
         let order = self.allocation.block_insts(function, block);
         if self.allocation.order.is_none() {
-            return Ok(order.map(|_| Place::Own).collect());
+            return order.map(|_| Place::Own).collect();
         }
         let is_written = |inst: &Inst| matches!(self.code(*inst).source, Source::Written { .. });
         let mut written = function.block_insts(block).filter(is_written);
@@ -170,34 +171,12 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
             }
             let there = written.next().unwrap_or(inst);
             last = Some(there);
-            self.may_move(inst, there)?;
             places.push(match there == inst {
                 true => Place::Own,
                 false => Place::Of(there),
             });
         }
-        Ok(places)
-    }
-
-    /// Names that are local to braces keep an instruction within them.
-    fn may_move(&self, inst: Inst, there: Inst) -> Result<()> {
-        let (from, to) = (&self.code(inst).source, &self.code(there).source);
-        if let (
-            Source::Written {
-                scope,
-                nested_symbol: true,
-                inst,
-            },
-            Source::Written { scope: goal, .. },
-        ) = (from, to)
-            && scope != goal
-        {
-            let opcode = inst.opcode();
-            return Err(NotExpressible(format!(
-                "`{opcode}` was scheduled out of its braces"
-            )));
-        }
-        Ok(())
+        places
     }
 
     fn code(&self, inst: Inst) -> &Code<'m, 'a> {

@@ -181,7 +181,7 @@ fn files_of_others_run_the_same_or_are_skipped() {
     }
 }
 
-/// Scheduling knows nothing of the braces around a call's parameters.
+/// What the braces around a call's parameters declare anchors the instructions that name it.
 #[test]
 fn calls_are_never_refused_for_their_braces() {
     let files = files_below(CORPUS);

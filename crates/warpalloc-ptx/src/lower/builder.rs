@@ -83,6 +83,9 @@ impl<'m, 'a> Draft<'m, 'a> {
                 if let Some(cycles) = inst.remat {
                     built = built.remat(cycles);
                 }
+                if inst.code.is_anchored() {
+                    built = built.anchored();
+                }
                 for &operand in &inst.operands {
                     built = built.operand(operand);
                 }

@@ -137,7 +137,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 source: Source::Written {
                     inst,
                     scope: self.scope,
-                    nested_symbol: mentions.nested_symbol,
+                    anchored: mentions.nested_symbol,
                 },
                 at: self.at,
                 occurrences,
@@ -260,7 +260,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 for name in &expr.names {
                     match self.meaning(*name)? {
                         Meaning::Symbol { nested, .. } => {
-                            out.nested_symbol |= nested;
+                            out.nested_symbol |= nested || self.in_braces.contains(name.text);
                             shape = OperandShape::Symbol;
                         }
                         Meaning::Constant => {}
@@ -380,7 +380,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 lanes: special.lanes,
             },
             Meaning::Symbol { nested, .. } => {
-                out.nested_symbol |= nested;
+                out.nested_symbol |= nested || self.in_braces.contains(name.text);
                 OperandShape::Symbol
             }
             _ => OperandShape::Constant,

@@ -30,7 +30,7 @@ use crate::diag::ParseError;
 use crate::opcode::{Control, Width};
 use builder::{Draft, DraftBlock, DraftInst};
 use names::Labels;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::hash::Hasher;
 use warpalloc::analysis::{Liveness, Webs};
@@ -88,7 +88,7 @@ pub(crate) enum Source<'m, 'a> {
     Written {
         inst: &'m Instruction<'a>,
         scope: u32,
-        nested_symbol: bool,
+        anchored: bool,
     },
     /// It has no text.
     Nothing,
@@ -114,6 +114,11 @@ impl<'m, 'a> Code<'m, 'a> {
             at,
             occurrences: SmallVec::new(),
         }
+    }
+
+    /// Whether the statement names what only its own braces declare.
+    fn is_anchored(&self) -> bool {
+        matches!(self.source, Source::Written { anchored: true, .. })
     }
 
     fn nothing(at: u32) -> Self {
@@ -151,20 +156,6 @@ impl Lowered<'_, '_> {
             _ => None,
         }
     }
-
-    /// Whether some statement names what only its own braces know.
-    pub(crate) fn has_nested_symbols(&self) -> bool {
-        let is_nested = |code: &Code| {
-            matches!(
-                code.source,
-                Source::Written {
-                    nested_symbol: true,
-                    ..
-                }
-            )
-        };
-        self.codes.iter().any(is_nested)
-    }
 }
 
 /// Lowers one function with a body.
@@ -183,6 +174,7 @@ pub(crate) fn lower<'m, 'a>(
         labels: Labels::default(),
         lists: FxHashMap::default(),
         scope: 0,
+        in_braces: FxHashSet::default(),
         draft: Draft::default(),
         vregs: FxHashMap::default(),
         blocks_of_labels: FxHashMap::default(),
@@ -215,6 +207,8 @@ struct Lowering<'m, 'a> {
     /// Lists of branch targets by scope and label.
     lists: FxHashMap<(u32, &'a str), &'m NameList<'a>>,
     scope: u32,
+    /// Names that braces within the body declare: what they stand for depends on the place.
+    in_braces: FxHashSet<&'a str>,
     draft: Draft<'m, 'a>,
     /// First virtual register by declaration and position.
     vregs: FxHashMap<(u32, u32), u32>,
@@ -246,6 +240,11 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 Stmt::CallPrototype(prototype) => prototype.label,
                 Stmt::Scope(inner) => {
                     self.find_labels(inner, Some(scope))?;
+                    continue;
+                }
+                Stmt::Var(var) if parent.is_some() => {
+                    let names = var.names.iter().map(|declarator| declarator.name.text);
+                    self.in_braces.extend(names);
                     continue;
                 }
                 _ => continue,

@@ -44,6 +44,7 @@ pub enum Site {
 
 /// Why an allocation is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
     /// Where.
     pub place: Place,
@@ -88,6 +89,7 @@ impl From<Box<Violation>> for crate::Error {
 
 /// What is wrong with an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// Some part of it does not belong to this function.
     #[error("{0}")]

@@ -37,7 +37,7 @@ impl Split {
 }
 
 /// One way to allocate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Attempt {
     /// How the cost of a spill is estimated.
     pub cost_model: CostModel,
@@ -58,6 +58,12 @@ const PRODUCT: Attempt = Attempt {
     aggressive: false,
     margin: 0.0,
 };
+
+impl Default for Attempt {
+    fn default() -> Attempt {
+        PRODUCT
+    }
+}
 
 const TRAFFIC: Attempt = Attempt {
     cost_model: CostModel::Traffic,
@@ -109,6 +115,16 @@ impl Attempt {
             hoist: false,
             ..self
         }
+    }
+
+    /// Whether the first round of `other` colours the same program at the same costs.
+    pub fn begins_like(&self, other: &Attempt) -> bool {
+        let same = Attempt {
+            aggressive: self.aggressive,
+            margin: self.margin,
+            ..*other
+        };
+        *self == same
     }
 
     /// Whether the attempt is allowed, may make a difference, and takes no longer than that is

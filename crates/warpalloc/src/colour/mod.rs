@@ -10,6 +10,7 @@ mod attempt;
 pub(crate) mod briggs;
 pub(crate) mod fatpoint;
 mod join_reloads;
+mod must_spill;
 mod problem;
 mod rounds;
 pub(crate) mod scan;
@@ -17,6 +18,7 @@ mod shrink;
 
 pub(crate) use attempt::{Attempt, MAX_INSTS_TO_COMPARE, attempts};
 pub(crate) use join_reloads::join_reloads;
+pub(crate) use must_spill::{Positions, must_spill};
 pub(crate) use problem::Problem;
 pub(crate) use rounds::{Coloured, FrameUse, colour_until_done, count_copies};
 pub(crate) use shrink::shrink;
@@ -44,8 +46,12 @@ pub(crate) enum Verdict {
 
 /// A strategy: it gives values registers, or says which of them to spill.
 ///
-/// A colourer serves one attempt, round after round, and may remember earlier rounds.
+/// A colourer serves one attempt after the other, each round after round, and may remember
+/// earlier ones of the same function.
 pub(crate) trait Colourer {
+    /// Begins an attempt.
+    fn begin(&mut self, attempt: Attempt);
+
     /// Colours `problem`, or chooses what to spill so that the next round can.
     fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error>;
 
@@ -66,12 +72,10 @@ pub(crate) trait Colourer {
     fn max_rounds(&self, options: &Options) -> u32;
 }
 
-/// The colourer that `options` name, for one attempt. What `scan` cannot seat, `briggs` colours.
-pub(crate) fn colourer(options: &Options, attempt: Attempt) -> Box<dyn Colourer> {
+/// The colourer that `options` name. What `scan` cannot seat, `briggs` colours.
+pub(crate) fn colourer(options: &Options) -> Box<dyn Colourer> {
     match options.strategy {
         Strategy::Fatpoint => Box::new(fatpoint::Fatpoint::default()),
-        Strategy::Briggs | Strategy::Scan | Strategy::Naive => {
-            Box::new(briggs::Briggs::new(attempt))
-        }
+        Strategy::Briggs | Strategy::Scan | Strategy::Naive => Box::new(briggs::Briggs::default()),
     }
 }

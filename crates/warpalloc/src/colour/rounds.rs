@@ -73,7 +73,10 @@ pub(crate) fn colour_until_done<'p, 'a>(
         let verdict = colourer.colour(&problem, stats)?;
         stats.iterations += 1;
         let choice = match verdict {
-            Verdict::Spill(choice) => choice,
+            Verdict::Spill(choice) => {
+                trace!("round {}: spill {:?}", stats.iterations, choice.values);
+                choice
+            }
             Verdict::Stuck => return Ok(None),
             Verdict::Coloured(colours) => {
                 return Ok(Some(Coloured {
@@ -97,6 +100,7 @@ pub(crate) fn colour_until_done<'p, 'a>(
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");
+        trace!("the program with spill code:\n{}", problem.program);
         if frame == FrameUse::Refused && !problem.program.slots.is_empty() {
             return Ok(None);
         }

@@ -138,6 +138,7 @@ impl Builder {
             kind: Kind::Plain,
             remat: None,
             clobbers: Clobbers::None,
+            anchored: false,
             operands: operands..operands,
             groups: groups..groups,
             is_free: true,
@@ -404,6 +405,12 @@ impl InstBuilder<'_> {
     /// Allows executing it again, at this cost in cycles.
     pub fn remat(mut self, cycles: u8) -> Self {
         self.info().remat = Some(cycles);
+        self
+    }
+
+    /// Lets it keep its place: no instruction changes sides with it.
+    pub fn anchored(mut self) -> Self {
+        self.info().anchored = true;
         self
     }
 

@@ -118,6 +118,9 @@ pub struct InstInfo {
     pub remat: Option<u8>,
     /// Registers it overwrites.
     pub clobbers: Clobbers,
+    /// It keeps its place in its block, because it means something only there, as in the
+    /// scope that declares what it names.
+    pub anchored: bool,
     operands: Range<u32>,
     groups: Range<u32>,
     is_free: bool,
@@ -302,11 +305,13 @@ impl Function {
 
     /// Whether nothing may change sides with `inst`. What it demands of registers holds at
     /// its place: code from below, moved above it, could occupy or overwrite a register that
-    /// a fixed operand or a clobber names, such as an argument that has just come in.
+    /// a fixed operand or a clobber names, such as an argument that has just come in. An
+    /// anchored instruction stays where it is.
     pub fn is_barrier(&self, inst: Inst) -> bool {
         let info = &self.insts[inst];
         let is_fixed = |o: &Operand| matches!(o.constraint, Constraint::Fixed(_));
-        info.clobbers != Clobbers::None
+        info.anchored
+            || info.clobbers != Clobbers::None
             || info.kind.is_terminator()
             || !info.is_free && self.operands(inst).iter().any(is_fixed)
     }

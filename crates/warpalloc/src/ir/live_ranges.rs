@@ -106,6 +106,12 @@ impl LiveRanges {
         self.bases[block.index()]
     }
 
+    /// The positions of `block`.
+    pub fn of_block(&self, program: &Program, block: Block) -> std::ops::Range<usize> {
+        let base = self.base(block) as usize;
+        base..base + program.blocks[block].ops.len() + 1
+    }
+
     /// The segments of `value`, in ascending order.
     pub fn of(&self, value: Value) -> &[Segment] {
         let index = value.index();
@@ -139,26 +145,31 @@ impl LiveRanges {
         self.peaks[file.index()] as usize
     }
 
-    /// Units of `file` in use at each position.
-    pub fn levels(&self, file: File) -> Vec<i32> {
-        let mut levels = vec![0; self.positions as usize + 1];
-        for &value in &self.by_start {
-            let size = self.size(value);
-            if size.file == file {
-                for segment in self.of(value) {
-                    levels[segment.start as usize] += i32::from(size.width);
-                    levels[segment.end as usize] -= i32::from(size.width);
-                }
+    /// Units in use, by file and position.
+    pub fn pressure(&self, target: &Target) -> Vec<Vec<i32>> {
+        self.pressure_of(target, |_| true)
+    }
+
+    /// Units that the values which count have in use, by file and position.
+    pub fn pressure_of(&self, target: &Target, counts: impl Fn(Value) -> bool) -> Vec<Vec<i32>> {
+        let mut units = vec![vec![0; self.positions as usize + 1]; target.files().len()];
+        for &value in self.by_start.iter().filter(|&&value| counts(value)) {
+            let Size { file, width, .. } = self.size(value);
+            for segment in self.of(value) {
+                units[file.index()][segment.start as usize] += i32::from(width);
+                units[file.index()][segment.end as usize] -= i32::from(width);
             }
         }
         // Changes up to a position add up to what is in use there; after the last, nothing is.
-        let mut now = 0;
-        for level in &mut levels {
-            now += *level;
-            *level = now;
+        for of_file in &mut units {
+            let mut now = 0;
+            for at in of_file.iter_mut() {
+                now += *at;
+                *at = now;
+            }
+            of_file.pop();
         }
-        levels.pop();
-        levels
+        units
     }
 
     /// Positions that `value` covers.
@@ -519,7 +530,9 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::LiveSet;
     use crate::function::{Builder, Constraint, Effect, Operand, VReg};
+    use crate::generate::{self, Rng, Shape};
     use crate::target::{Class, PReg};
 
     fn ranges_of(b: Builder) -> LiveRanges {
@@ -559,6 +572,50 @@ mod tests {
         assert_eq!(ranges.of(value(z)), segment(2, 3));
         assert_eq!(ranges.by_start(), [x, y, z].map(value));
         assert_eq!(ranges.peak(File::R), 2);
+    }
+
+    /// A value covers a position if it is live there, or written by the operation before it,
+    /// or early by the one after it, and no other.
+    #[test]
+    fn ranges_cover_what_is_live_or_written() {
+        let target = Target::hardware(90).unwrap();
+        for seed in 0..60 {
+            let mut rng = Rng::new(seed);
+            let shape = Shape::random(80, &mut rng);
+            let function = generate::function(&shape, &target, &mut rng);
+            let program = Program::new(&function, &target, None).unwrap();
+            let facts = Facts::of(&program);
+            let ranges = LiveRanges::compute(&program, &target, &facts);
+            let mut covered = vec![Vec::new(); program.values.len()];
+            for (value, _) in program.values.iter() {
+                let all = ranges.of(value).iter().flat_map(|s| s.start..s.end);
+                covered[value.index()].extend(all);
+            }
+            let mut expected = vec![Vec::new(); program.values.len()];
+            let mut live = LiveSet::new(program.values.len());
+            for (block, info) in program.blocks.iter() {
+                let base = ranges.base(block);
+                live.start_at_end(&facts.liveness, block);
+                let end = base + info.ops.len() as u32;
+                live.iter().for_each(|v| expected[v.index()].push(end));
+                for (op, before) in info.ops.iter().zip(base..end).rev() {
+                    let accesses: Vec<_> = op.accesses(&function).collect();
+                    for &(value, role) in accesses.iter().filter(|(_, role)| role.writes()) {
+                        expected[value.index()].push(before + 1);
+                        if role == Role::EarlyDef {
+                            expected[value.index()].push(before);
+                        }
+                    }
+                    live.step_back_over(accesses.into_iter());
+                    live.iter().for_each(|v| expected[v.index()].push(before));
+                }
+            }
+            for (value, mut expected) in expected.into_iter().enumerate() {
+                expected.sort_unstable();
+                expected.dedup();
+                assert_eq!(covered[value], expected, "seed {seed}, value {value}");
+            }
+        }
     }
 
     /// More sets than a value has bits for: the last bit stands for all further ones.

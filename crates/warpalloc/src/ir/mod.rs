@@ -26,6 +26,7 @@ mod build;
 mod bundles;
 mod code;
 pub(crate) mod constraints;
+mod display;
 mod facts;
 mod live_ranges;
 

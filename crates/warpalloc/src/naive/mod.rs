@@ -11,23 +11,18 @@
 mod assign_operands;
 mod slots;
 
-use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr};
+use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::error::{Error, Place};
 use crate::frame::callee_saves::save_callee_saved;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, VReg};
-use crate::options::Options;
 use crate::stats::Stats;
 use crate::target::{Class, File, PReg, RegSet, SpillPath, Target};
 use cranelift_entity::EntitySet;
 use slots::Homes;
 
 /// Allocates `function` with every value in memory.
-pub fn allocate(
-    function: &Function,
-    target: &Target,
-    options: &Options,
-) -> Result<Allocation, Error> {
-    let mut naive = Naive::new(function, target, options)?;
+pub fn allocate(function: &Function, target: &Target, space: Space) -> Result<Allocation, Error> {
+    let mut naive = Naive::new(function, target, space)?;
     for block in function.blocks() {
         for inst in function.block_insts(block) {
             naive.instruction(inst)?;
@@ -61,11 +56,7 @@ struct Naive<'a> {
 }
 
 impl<'a> Naive<'a> {
-    fn new(
-        function: &'a Function,
-        target: &'a Target,
-        options: &Options,
-    ) -> Result<Naive<'a>, Error> {
+    fn new(function: &'a Function, target: &'a Target, space: Space) -> Result<Naive<'a>, Error> {
         let preserved = match function.convention() {
             Convention::Kernel => RegSet::new(target),
             Convention::Device => target.preserved(),
@@ -73,7 +64,7 @@ impl<'a> Naive<'a> {
         Ok(Naive {
             function,
             target,
-            homes: Homes::assign(function, target, options)?,
+            homes: Homes::assign(function, target, space)?,
             preserved,
             registers: vec![PReg::new(File::R, 0); function.operand_count()],
             edits: Vec::new(),

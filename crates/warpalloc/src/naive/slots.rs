@@ -5,13 +5,12 @@
 //! order. Values whose spans are apart share slots, so that the frame grows with the
 //! number of values live at once rather than with the length of the function.
 
-use crate::allocation::{Frame, SlotAddr};
+use crate::allocation::{Frame, SlotAddr, Space};
 use crate::analysis::Liveness;
 use crate::error::{Error, Place};
 use crate::frame::layout::FrameLayout;
 use crate::function::{Clobbers, Constraint, Function, VReg};
 use crate::ir::constraints::satisfies;
-use crate::options::Options;
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::cmp::Reverse;
@@ -24,19 +23,19 @@ pub struct Homes {
     pinned_units: RegSet,
     shadows: BTreeMap<u32, Vec<SlotAddr>>,
     layout: FrameLayout,
-    space: crate::allocation::Space,
+    space: Space,
 }
 
 impl Homes {
     /// Gives each value of `function` a home.
-    pub fn assign(function: &Function, target: &Target, options: &Options) -> Result<Homes, Error> {
+    pub fn assign(function: &Function, target: &Target, space: Space) -> Result<Homes, Error> {
         let mut homes = Homes {
             slots: SecondaryMap::new(),
             pins: SecondaryMap::new(),
             pinned_units: RegSet::new(target),
             shadows: BTreeMap::new(),
-            layout: FrameLayout::new(options.spill_space),
-            space: options.spill_space,
+            layout: FrameLayout::new(space),
+            space,
         };
         homes.pin_all(function, target)?;
         homes.lay_out(function, target);
@@ -78,11 +77,11 @@ impl Homes {
     pub fn frame(&self) -> Frame {
         let size = self.layout.size();
         match self.space {
-            crate::allocation::Space::Local => Frame {
+            Space::Local => Frame {
                 local: size,
                 shared: 0,
             },
-            crate::allocation::Space::Shared => Frame {
+            Space::Shared => Frame {
                 local: 0,
                 shared: size,
             },

@@ -18,6 +18,7 @@ use std::str::FromStr;
 
 /// The allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Strategy {
     /// Every value in memory, reloaded around each instruction.
     Naive,

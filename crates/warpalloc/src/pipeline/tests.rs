@@ -1,4 +1,5 @@
 use super::*;
+use crate::allocation::Space;
 use crate::check;
 use crate::generate::{self, Rng, Shape};
 use crate::target::File;
@@ -22,11 +23,12 @@ fn every_attempt_is_proved_and_executed() {
             let function = generate::function(&shape, &target, &mut rng);
             let liveness = Liveness::compute(&function);
             let pipeline = Pipeline::new(&function, &liveness, &target, &options);
+            let colourer = &mut *colour::colourer(&options);
             for (number, &way) in ways.iter().enumerate() {
                 let Ok(base) = pipeline.prepare(way.hoist) else {
                     continue;
                 };
-                let Ok(candidate) = pipeline.attempt(&base, way) else {
+                let Ok(candidate) = pipeline.attempt(&base, way, colourer) else {
                     continue;
                 };
                 let allocation = candidate.allocation;
@@ -71,4 +73,30 @@ fn a_frame_base_costs_registers_where_something_is_spilled() {
     };
     assert_eq!(highest(15), (Some(14), false));
     assert_eq!(highest(16), (Some(12), true));
+}
+
+/// Shared memory holds no frame of a function that calls, whatever the strategy.
+#[test]
+fn naive_does_not_spill_to_shared_memory_beside_calls() {
+    let case = crate::text::parse(
+        "target hardware sm_90
+         kernel f {
+         block0:
+             v0:r32 = load : read
+             call : call write clobbers abi
+             store v0 : write
+             exit : exit write
+         }",
+    )
+    .unwrap();
+    let allocate = |spill_space| {
+        let options = Options {
+            spill_space,
+            ..Options::with_strategy(Strategy::Naive)
+        };
+        crate::allocate(&case.function, &case.target, &options)
+    };
+    assert!(allocate(Space::Local).is_ok());
+    let error = allocate(Space::Shared).unwrap_err().to_string();
+    assert!(error.contains("cannot spill to shared memory"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Spill code: what every strategy shares.
 //!
-//! [`cost`] estimates what spilling a value costs, a colourer chooses, and
+//! [`cost`] estimates what spilling a value costs, a colourer chooses with [`choose`], and
 //! [`Spiller::spill`] rewrites the program; when everything is coloured,
 //! [`frame`](crate::frame) lays out the slots.
 //!
@@ -10,6 +10,7 @@
 //! and stored to it right after one writes them. [`lazy_reload`] then joins pieces where
 //! there is room, so that one reload serves several readers.
 
+pub(crate) mod choose;
 pub mod cost;
 pub mod lazy_reload;
 pub mod remat;

@@ -373,3 +373,42 @@ fn a_predicate_goes_to_a_general_register_first() {
     let allocation = emit(&program, &target, Space::Local, &colours, Stats::default()).unwrap();
     prove(&f, &target, &allocation);
 }
+
+#[test]
+fn a_program_with_spill_code_reads_well() {
+    let case = crate::text::parse(
+        "target hardware sm_90
+         kernel f {
+         block0:
+             v0:r32 = load : read
+             bra -> block1(v0)
+         block1(v1:r32):
+             v2:r32 = add v1, v1
+             store v2 : write
+             exit : exit write
+         }",
+    )
+    .unwrap();
+    let mut program = Program::new(&case.function, &case.target, None).unwrap();
+    let facts = Facts::of(&program);
+    let mut spiller = Spiller::new(&case.target, SpillPolicy::default(), Space::Local);
+    let choice = SpillChoice::exactly(vec![Value::new(1)]);
+    spiller.spill(&mut program, &facts, &choice);
+    assert_eq!(
+        program.to_string(),
+        "\
+block0:
+    x0 = load ; inst0
+    bra ; inst1
+    -> block2
+block1:
+    x3 = reload slot0
+    x2 = add x3, x3 ; inst2
+    store x2 ; inst3
+    exit ; inst4
+block2: ; edge 0 of block0
+    store x0 to slot0
+    -> block1
+"
+    );
+}

@@ -32,7 +32,7 @@
 //!   the colon; `.uniform` and `.pinned` may follow. Values that occur nowhere are listed in a
 //!   line `vregs …`.
 //! - Attributes: `copy`, `undef`, `livein`, `call`, `branch`, `return`, `exit`; `read`, `write`;
-//!   `remat CYCLES`; `clobbers abi` or a list; `group FIRST..END align UNITS`. An
+//!   `remat CYCLES`; `anchored`; `clobbers abi` or a list; `group FIRST..END align UNITS`. An
 //!   instruction with successors is a branch unless it says otherwise.
 //! - Arguments are the results of a first instruction such as
 //!   `v0:r32 @ R0, v1:r64 @ R2 = entry : livein write`; results are inputs of a return, such

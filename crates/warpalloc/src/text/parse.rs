@@ -275,6 +275,9 @@ impl<'a> FunctionParser<'a> {
         if let Some(cycles) = parts.remat {
             inst = inst.remat(cycles);
         }
+        if parts.anchored {
+            inst = inst.anchored();
+        }
         for operand in parts.operands {
             inst = inst.operand(operand);
         }
@@ -356,6 +359,8 @@ impl<'a> FunctionParser<'a> {
             parts.effect = Effect::Write;
         } else if line.accept("remat") {
             parts.remat = Some(line.integer(u8::MAX as u64, "a number of cycles")? as u8);
+        } else if line.accept("anchored") {
+            parts.anchored = true;
         } else if line.accept("clobbers") {
             parts.clobbers = match line.accept("abi") {
                 true => Clobbers::Abi,
@@ -466,6 +471,7 @@ struct InstParts {
     effect: Effect,
     kind: Option<Kind>,
     remat: Option<u8>,
+    anchored: bool,
     clobbers: Clobbers,
 }
 

@@ -220,6 +220,9 @@ pub(super) fn attributes(function: &Function, target: &Target, inst: Inst) -> Ve
     if let Some(cycles) = info.remat {
         words.push(format!("remat {cycles}"));
     }
+    if info.anchored {
+        words.push("anchored".to_owned());
+    }
     match info.clobbers {
         Clobbers::None => {}
         Clobbers::Abi => words.push("clobbers abi".to_owned()),

@@ -12,7 +12,7 @@ kernel saxpy {
 block0:
     v0:r64.uniform = ld.param #1 : remat 2
     v1:r32, v2:r32 = ld.v2 v0 : read group 0..2 align 2
-    v3:pred = setp v1, v2
+    v3:pred = setp v1, v2 : anchored
     brp v3 -> block1(v1), block2
 block1(v4:r32) freq 0.5:
     fma inout v2, v4, v3

@@ -360,6 +360,8 @@ impl Rules<'_> {
         let info = self.function.inst(inst);
         let problem = if info.effect != Effect::Pure {
             "it has effects"
+        } else if info.anchored {
+            "it is anchored"
         } else if info.clobbers != Clobbers::None {
             "it clobbers registers"
         } else if !matches!(info.kind, Kind::Plain | Kind::Copy) {

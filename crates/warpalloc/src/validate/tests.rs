@@ -420,6 +420,12 @@ fn what_cannot_be_recomputed() {
     );
     inst_complains(
         |b, e, v| {
+            b.inst(e, "op").def(v[0]).anchored().remat(1);
+        },
+        "it is anchored",
+    );
+    inst_complains(
+        |b, e, v| {
             b.inst(e, "op").def(v[0]).clobbers(Clobbers::Abi).remat(1);
         },
         "it clobbers registers",

@@ -38,18 +38,16 @@ use simplify::simplify;
 /// Rounds after which colouring gives up; four are enough for nearly every function.
 const MAX_ROUNDS: u32 = 24;
 
-/// Graph colouring, for one attempt.
+/// Graph colouring.
+#[derive(Default)]
 pub(crate) struct Briggs {
     attempt: Attempt,
     rounds: u32,
+    /// The values that the first rounds of attempts left without a colour.
+    first_rounds: Vec<(Attempt, Vec<Value>)>,
 }
 
 impl Briggs {
-    /// The colourer of an attempt.
-    pub fn new(attempt: Attempt) -> Briggs {
-        Briggs { attempt, rounds: 0 }
-    }
-
     fn costs(&self, problem: &Problem) -> SecondaryMap<Value, f32> {
         let Facts {
             liveness,
@@ -69,27 +67,46 @@ impl Briggs {
 }
 
 impl Colourer for Briggs {
+    fn begin(&mut self, attempt: Attempt) {
+        self.attempt = attempt;
+        self.rounds = 0;
+    }
+
     fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
         let is_first = self.rounds == 0;
         self.rounds += 1;
-        let bodies = problem.bodies(stats);
         let mut clock = Clock::start();
         let costs = self.costs(problem);
         clock.lap(stats, "costs");
-        let look_ahead = LookAhead::new(problem, problem.interference(stats), &costs);
+        let look_ahead = LookAhead::new(problem, &costs, stats);
         clock.lap(stats, "look ahead");
-        let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
-        let selected = colour_once(problem, problem.target, bodies, costs, stats)?;
-        if selected.spilled.is_empty() {
-            return Ok(verdict(selected));
-        }
+        let known = self.first_rounds.iter().filter(|_| is_first);
+        let known = known
+            .into_iter()
+            .find(|(of, _)| of.begins_like(&self.attempt));
+        let spilled = match known {
+            Some((_, spilled)) => spilled.clone(),
+            None => {
+                let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
+                let bodies = problem.bodies(stats);
+                let selected = colour_once(problem, problem.target, bodies, costs, stats)?;
+                if selected.spilled.is_empty() {
+                    return Ok(verdict(selected));
+                }
+                if is_first {
+                    let spilled = selected.spilled.clone();
+                    self.first_rounds.push((self.attempt, spilled));
+                }
+                selected.spilled
+            }
+        };
         let options = problem.options;
         let aim = options.briggs.pressure_limit_on(problem.target);
         let aim = self.attempt.aggressive.then_some(aim);
         let mut clock = Clock::start();
         let choice = match look_ahead {
-            Some(look_ahead) => look_ahead.settle(&selected.spilled, is_first, aim),
-            None => SpillChoice::exactly(selected.spilled),
+            Some(look_ahead) => look_ahead.settle(&spilled, is_first, aim),
+            None => SpillChoice::exactly(spilled),
         };
         clock.lap(stats, "look ahead");
         Ok(Verdict::Spill(choice))

@@ -12,10 +12,8 @@ use crate::target::{Class, File, Target};
 /// A register class of ptxas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RegClass {
-    /// Class 0: what the classes have in common; skipped by the drivers.
-    Unified,
     /// Class 1: 32-bit general registers and their pairs and quads.
-    R,
+    R = 1,
     /// Class 2: general registers in another shape: halves.
     RAlt,
     /// Class 3: uniform registers.
@@ -29,17 +27,6 @@ pub enum RegClass {
 }
 
 impl RegClass {
-    /// All classes by number.
-    pub const ALL: [RegClass; 7] = [
-        RegClass::Unified,
-        RegClass::R,
-        RegClass::RAlt,
-        RegClass::Ur,
-        RegClass::UrExt,
-        RegClass::P,
-        RegClass::Tensor,
-    ];
-
     /// The number ptxas has for the class.
     pub fn number(self) -> usize {
         self as usize
@@ -80,11 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_value_is_of_the_unified_class_and_files_are_driven_in_class_order() {
+    fn files_are_driven_in_class_order() {
         for target in [Target::cicc(), Target::hardware(90).unwrap()] {
-            for (class, _) in target.classes() {
-                assert_ne!(RegClass::of(&target, class), RegClass::Unified);
-            }
             assert_eq!(
                 RegClass::drives(&target),
                 [File::R, File::UR, File::P, File::UP]

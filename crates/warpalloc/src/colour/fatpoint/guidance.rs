@@ -1,27 +1,20 @@
 //! What to spill.
 //!
 //! Guidance has two sources. Where pressure exceeds the budget, no assignment can succeed:
-//! [`relieve`] picks, from a priority queue per class, values of the lowest cost per
-//! position they relieve until pressure is within the budget everywhere. Classes that share
-//! a file take turns by what the heads of their queues cost; of equals the lower class
-//! gives way first, as scalars are easier to reload than the tuples of a matrix product.
+//! [`relieve`] picks values of the lowest cost per unit they relieve until pressure is
+//! within the budget everywhere; of equals the lower class gives way first, as scalars are
+//! easier to reload than the tuples of a matrix product.
 //! Where pressure is within the budget but a cluster found no register, [`victims`]
 //! compares spilling it with making room for it at the start where that is cheapest.
-//!
-//! A spilled value still needs a register where an operation touches it, so those
-//! positions are not relieved.
 
 use super::class::RegClass;
 use super::cluster::ClusterInfo;
 use super::overlap_index::OverlapIndex;
-use crate::analysis::Rows;
 use crate::colour::{Colours, Problem};
-use crate::function::Role;
-use crate::ir::{LiveRanges, Program, Value, overlap};
-use crate::target::{File, Target};
+use crate::ir::{LiveRanges, Value, overlap};
+use crate::spill::choose::{Candidate, PointPressure, by_relief};
+use crate::target::File;
 use cranelift_entity::{EntitySet, SecondaryMap};
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 /// What spilling each value costs; infinite where it is no option.
 pub type Costs = SecondaryMap<Value, f32>;
@@ -29,169 +22,40 @@ pub type Costs = SecondaryMap<Value, f32>;
 /// Values of `file` to spill so that at most `budget` units are live at once, as far as
 /// spilling can achieve it.
 pub fn relieve(
-    program: &Program,
-    target: &Target,
+    problem: &Problem,
     ranges: &LiveRanges,
     costs: &Costs,
     (file, budget): (File, usize),
 ) -> Vec<Value> {
-    let touches = touches(program, ranges, file);
-    let of_file = |v: &&Value| ranges.size(**v).file == file;
-    let mut excess = Excess {
-        pressure: ranges.levels(file),
-        budget: budget as i32,
+    let (program, target, limit) = (&problem.program, problem.target, budget as i32);
+    let mut pressure = PointPressure::new(program, target, ranges, true);
+    let width = |value| i32::from(ranges.size(value).width);
+    let ratio = |pressure: &PointPressure, value| {
+        // Positions count, not units: a wide value is no better to reload.
+        let relief = pressure.relief(value, file, limit, 1);
+        (relief > 0).then(|| costs[value] / relief as f32)
     };
-    let class = |value: Value| RegClass::of(target, program.values[value].class);
-    let mut queues = Queues::default();
-    for &value in ranges.by_start().iter().filter(of_file) {
-        if costs[value].is_finite() {
-            let relief = excess.relief(ranges, &touches, value);
-            if relief > 0 {
-                queues.push(Candidate {
-                    ratio: costs[value] / relief as f32,
-                    class: class(value),
-                    value,
-                    relief,
-                });
-            }
-        }
-    }
+    let of_file = |v: &Value| ranges.size(*v).file == file && costs[*v].is_finite();
+    let values = ranges.by_start().iter().copied().filter(of_file);
+    let candidates = values.filter_map(|value| {
+        Some(Candidate {
+            ratio: ratio(&pressure, value)?,
+            rank: RegClass::of(target, program.values[value].class).number() as u32,
+            value,
+        })
+    });
+    let candidates: Vec<Candidate> = candidates.collect();
     let mut chosen = Vec::new();
-    while let Some(best) = queues.pop() {
-        // Others may have relieved some of its positions since it was queued.
-        let relief = excess.relief(ranges, &touches, best.value);
-        if relief == 0 {
-            continue;
-        }
-        if relief < best.relief {
-            let ratio = costs[best.value] / relief as f32;
-            queues.push(Candidate {
-                ratio,
-                relief,
-                ..best
-            });
-            continue;
-        }
-        excess.remove(ranges, &touches, best.value);
-        chosen.push(best.value);
-    }
+    by_relief(
+        &mut pressure,
+        candidates.into_iter(),
+        ratio,
+        |pressure, value| {
+            pressure.add_freed(value, file, -width(value));
+            chosen.push(value);
+        },
+    );
     chosen
-}
-
-#[derive(Clone, Copy, PartialEq)]
-struct Candidate {
-    ratio: f32,
-    class: RegClass,
-    value: Value,
-    relief: u32,
-}
-
-/// One queue for each class; that of the unified class stays empty.
-#[derive(Default)]
-struct Queues([BinaryHeap<Candidate>; RegClass::ALL.len()]);
-
-impl Queues {
-    fn push(&mut self, candidate: Candidate) {
-        self.0[candidate.class.number()].push(candidate);
-    }
-
-    /// The best head of all queues.
-    fn pop(&mut self) -> Option<Candidate> {
-        let heads = self.0.iter().enumerate();
-        let heads = heads.filter_map(|(class, queue)| Some((queue.peek()?, class)));
-        let (_, class) = heads.max_by(|(a, _), (b, _)| a.cmp(b))?;
-        self.0[class].pop()
-    }
-}
-
-impl Eq for Candidate {}
-
-impl Ord for Candidate {
-    /// The best candidate is the greatest: lowest ratio, then lowest class and number.
-    fn cmp(&self, other: &Candidate) -> Ordering {
-        let by_ratio = other.ratio.total_cmp(&self.ratio);
-        by_ratio
-            .then(other.class.cmp(&self.class))
-            .then(other.value.cmp(&self.value))
-    }
-}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Candidate) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Positions where values are read or written, by value.
-type Touches = Rows<Value, u32>;
-
-fn touches(program: &Program, ranges: &LiveRanges, file: File) -> Touches {
-    let mut pairs: Vec<(Value, u32)> = Vec::new();
-    for (block, info) in program.blocks.iter() {
-        for (op, before) in info.ops.iter().zip(ranges.base(block)..) {
-            for (value, role) in op.accesses(program.function) {
-                if ranges.size(value).file != file {
-                    continue;
-                }
-                if role.reads() || role == Role::EarlyDef {
-                    pairs.push((value, before));
-                }
-                if role.writes() {
-                    pairs.push((value, before + 1));
-                }
-            }
-        }
-    }
-    pairs.sort_unstable();
-    pairs.dedup();
-    Rows::from_pairs(program.values.len(), pairs.iter().copied())
-}
-
-struct Excess {
-    pressure: Vec<i32>,
-    budget: i32,
-}
-
-impl Excess {
-    /// Calls `visit` with every run of positions that spilling `value` would relieve.
-    fn runs(
-        ranges: &LiveRanges,
-        touches: &Touches,
-        value: Value,
-        mut visit: impl FnMut(usize, usize),
-    ) {
-        let mut touched = touches.row(value).iter().map(|&t| t as usize).peekable();
-        for s in ranges.of(value) {
-            let mut start = s.start as usize;
-            while let Some(at) = touched.next_if(|&at| at < s.end as usize) {
-                if start < at {
-                    visit(start, at);
-                }
-                start = start.max(at + 1);
-            }
-            if start < s.end as usize {
-                visit(start, s.end as usize);
-            }
-        }
-    }
-
-    fn relief(&self, ranges: &LiveRanges, touches: &Touches, value: Value) -> u32 {
-        let mut relief = 0;
-        Excess::runs(ranges, touches, value, |start, end| {
-            let over = self.pressure[start..end].iter();
-            relief += over.filter(|&&p| p > self.budget).count() as u32;
-        });
-        relief
-    }
-
-    fn remove(&mut self, ranges: &LiveRanges, touches: &Touches, value: Value) {
-        let width = i32::from(ranges.size(value).width);
-        Excess::runs(ranges, touches, value, |start, end| {
-            self.pressure[start..end]
-                .iter_mut()
-                .for_each(|p| *p -= width);
-        });
-    }
 }
 
 /// Values to spill so that a failed cluster gets a register: its own, or the ones that
@@ -255,37 +119,5 @@ pub fn victims(
         }
         _ if own.is_finite() => Some(info.members.iter().map(|m| m.value).collect()),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cranelift_entity::EntityRef;
-
-    /// One queue per class; the cheapest head goes first, of equals the lower class.
-    #[test]
-    fn classes_queue_apart_and_take_turns() {
-        let mut queues = Queues::default();
-        let all = [
-            (RegClass::Tensor, 2.0, 0),
-            (RegClass::R, 2.0, 1),
-            (RegClass::RAlt, 1.0, 2),
-            (RegClass::R, 3.0, 3),
-            (RegClass::Tensor, 2.5, 4),
-            (RegClass::R, 2.0, 5),
-        ];
-        for (class, ratio, value) in all {
-            queues.push(Candidate {
-                ratio,
-                class,
-                value: Value::new(value),
-                relief: 1,
-            });
-        }
-        let lengths = queues.0.each_ref().map(BinaryHeap::len);
-        assert_eq!(lengths, [0, 3, 1, 0, 0, 0, 2]);
-        let popped = std::iter::from_fn(|| queues.pop().map(|c| c.value.index()));
-        assert_eq!(popped.collect::<Vec<_>>(), [2, 1, 5, 0, 4, 3]);
     }
 }

@@ -109,7 +109,7 @@ impl Fatpoint {
 }
 
 fn guide(problem: &Problem, ranges: &LiveRanges, costs: &Costs, aim: (File, usize)) -> Vec<Value> {
-    guidance::relieve(&problem.program, problem.target, ranges, costs, aim)
+    guidance::relieve(problem, ranges, costs, aim)
 }
 
 /// Units of `file` that guidance aims at: one fewer with each failure, within limits.

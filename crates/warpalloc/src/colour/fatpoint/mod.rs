@@ -45,7 +45,7 @@ mod remat;
 #[cfg(test)]
 mod tests;
 
-use super::{Colourer, Colours, Problem, Verdict};
+use super::{Attempt, Colourer, Colours, Problem, Verdict};
 use crate::error::Error;
 use crate::frame::spill_space;
 use crate::ir::{Value, read_together};
@@ -64,7 +64,7 @@ use place_file::{Trial, place_file};
 use progress::Progress;
 use remat::RematLists;
 
-/// Placement by program points, for one attempt.
+/// Placement by program points.
 #[derive(Default)]
 pub(crate) struct Fatpoint {
     /// Rounds that ended in spilling.
@@ -81,6 +81,10 @@ struct Placed {
 }
 
 impl Colourer for Fatpoint {
+    fn begin(&mut self, _: Attempt) {
+        *self = Fatpoint::default();
+    }
+
     fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
         let verdict = match problem.is_over_budget(stats) {
             true => self.relieve(problem, stats),

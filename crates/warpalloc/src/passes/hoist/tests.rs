@@ -331,7 +331,7 @@ fn levels_do_not_depend_on_the_order_of_operands() {
 fn assert_levels(program: &Program, target: &Target, facts: &Facts, ranges: &LiveRanges) -> Levels {
     let levels = Levels::of(program, target, facts);
     for file in [File::R, File::UR] {
-        let expected = ranges.levels(file);
+        let expected = &ranges.pressure(target)[file.index()];
         for (block, info) in program.blocks.iter() {
             for (index, at) in levels.positions(program, block).enumerate() {
                 let level = level_at(&levels, file, at);

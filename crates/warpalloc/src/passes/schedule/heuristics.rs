@@ -68,6 +68,7 @@ impl Ready {
     }
 
     fn push(&mut self, node: Node) {
+        super::count_step();
         let (key, place) = self.keys[node];
         self.heap.push(Reverse((key, place, node)));
     }

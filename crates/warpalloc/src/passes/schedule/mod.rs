@@ -60,6 +60,13 @@ pub fn schedule(function: &Function, target: &Target, liveness: &Liveness) -> Op
     scheduler.changed.then_some(scheduler.order)
 }
 
+/// Counts a step of work, so that tests can see how work grows with the code.
+#[inline]
+fn count_step() {
+    #[cfg(test)]
+    tests::STEPS.set(tests::STEPS.get() + 1);
+}
+
 struct Scheduler<'a> {
     function: &'a Function,
     target: &'a Target,

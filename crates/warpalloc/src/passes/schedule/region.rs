@@ -218,6 +218,7 @@ impl Build<'_> {
     }
 
     fn precede(&mut self, first: Node, second: Node) {
+        super::count_step();
         if first != second {
             self.region.nodes[first].succs.push(second);
             self.region.nodes[second].preds.push(first);

@@ -4,9 +4,9 @@
 //! region can be finished within a bound needs an answer once per set. Two rules keep the
 //! sets few. An instruction that fits the bound and leaves no file fuller than it was can
 //! run at once: no later instruction is worse off for it, because a value it is the last
-//! to read now, it would also be the last to read later. And the bound starts at zero and
-//! rises only to the smallest excess that was refused, so the first order found is the
-//! best there is.
+//! to read now, it would also be the last to read later. And the bound starts at
+//! what no order avoids and rises only to the smallest excess that was refused, so the
+//! first order found is the best there is.
 
 use super::region::{Meter, Node, Region, Units};
 use cranelift_entity::EntityRef;
@@ -28,7 +28,8 @@ pub(super) const ALLOWANCE: usize = 300_000;
 /// What it visits comes off the allowance of the whole function.
 pub(super) fn best_order(region: &Region, known: i32, allowance: &mut usize) -> Option<Vec<Node>> {
     let count = region.nodes.len();
-    if count > MOST_NODES {
+    let least = least_excess(region);
+    if count > MOST_NODES || known <= least {
         return None;
     }
     let limit = match count <= SMALL {
@@ -39,7 +40,7 @@ pub(super) fn best_order(region: &Region, known: i32, allowance: &mut usize) -> 
     let mut search = Search {
         meter: Meter::new(region),
         preds: region.nodes.values().map(|n| mask(&n.preds)).collect(),
-        bound: 0,
+        bound: least,
         refused: i32::MAX,
         seen: FxHashSet::default(),
         left: limit,
@@ -48,6 +49,16 @@ pub(super) fn best_order(region: &Region, known: i32, allowance: &mut usize) -> 
     let found = search.raise_bound(known);
     *allowance -= limit - search.left;
     found.then_some(search.order)
+}
+
+/// What no order avoids: the excess before the first instruction and after the last.
+fn least_excess(region: &Region) -> i32 {
+    let mut meter = Meter::new(region);
+    for node in region.nodes.keys() {
+        meter.run(node);
+    }
+    let [start, end] = [&region.start, &meter.units].map(|units| region.excess(units));
+    start.max(end)
 }
 
 struct Search<'a> {
@@ -83,6 +94,7 @@ impl Search<'_> {
     /// Whether the region can be finished once the nodes in `done` have run; if so, the
     /// order is complete.
     fn finish(&mut self, done: u64) -> bool {
+        super::count_step();
         if self.order.len() == self.preds.len() {
             return true;
         }

@@ -34,7 +34,7 @@ mod names;
 mod plan;
 mod stretches;
 
-use crate::ir::{Facts, Program};
+use crate::ir::{Facts, LiveRanges, Program};
 use crate::target::Target;
 use names::Names;
 pub(crate) use plan::Crowds;
@@ -101,11 +101,12 @@ pub fn split_long_values(
     facts: &Facts,
     policy: SplitPolicy,
 ) -> SplitCounts {
-    let crowds = Crowds::measure(program, target, facts);
+    let ranges = LiveRanges::compute(program, target, facts);
+    let crowds = Crowds::measure(program, target, facts, &ranges);
     if !crowds.any() {
         return SplitCounts::default();
     }
-    let plan = Plan::make(program, target, facts, policy, &crowds);
+    let plan = Plan::make(program, target, facts, &ranges, policy, &crowds);
     Names::new(plan, facts).apply(program)
 }
 

@@ -2,8 +2,8 @@
 
 use super::SplitPolicy;
 use super::stretches::{Spot, Stretches};
-use crate::analysis::{Cfg, LiveRanges, Loop, Pressure};
-use crate::ir::{Facts, Op, Program, Value};
+use crate::analysis::{Cfg, Loop};
+use crate::ir::{Facts, LiveRanges, Op, Program, Value};
 use crate::target::{File, Target};
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashMap;
@@ -27,24 +27,26 @@ pub(crate) struct Crowds {
 }
 
 impl Crowds {
-    pub fn measure(program: &Program, target: &Target, facts: &Facts) -> Crowds {
-        let size = |value: Value| {
-            let class = target.class(program.values[value].class);
-            (class.file, class.width)
-        };
-        let files = target.files().len();
-        let pressure = Pressure::measure(program, &facts.liveness, files, size);
+    pub fn measure(
+        program: &Program,
+        target: &Target,
+        facts: &Facts,
+        ranges: &LiveRanges,
+    ) -> Crowds {
+        let pressure = ranges.pressure(target);
         let registers = target
             .files()
-            .map(|(file, info)| pressure.max(file) / info.units_per_reg);
+            .map(|(file, info)| ranges.peak(file) / info.units_per_reg);
         let mut crowds = Crowds {
-            total: vec![0; files],
+            total: vec![0; target.files().len()],
             peak: registers.max().unwrap_or(0),
             within: FxHashMap::default(),
         };
         for block in program.all_blocks() {
+            let positions = ranges.of_block(program, block);
             for (file, info) in target.files() {
-                if pressure.block_max(block, file) <= info.units {
+                let mut units = pressure[file.index()][positions.clone()].iter();
+                if units.all(|&at| at <= info.units as i32) {
                     continue;
                 }
                 crowds.total[file.index()] += 1;
@@ -98,15 +100,14 @@ impl Plan {
         program: &Program,
         target: &Target,
         facts: &Facts,
+        ranges: &LiveRanges,
         policy: SplitPolicy,
         crowds: &Crowds,
     ) -> Plan {
         let budget = target.budget(File::R).max(1);
         let everywhere = program.values.len() > policy.aggressive * budget;
         let usage = Usage::count(program, facts);
-        let ranges = LiveRanges::compute(program, &facts.liveness);
-        // An instruction takes two positions.
-        let length = |value: Value| ranges.length(value) / 2;
+        let length = |value: Value| ranges.length(value) as usize;
         let file = |value: Value| target.class(program.values[value].class).file;
         let fixed = recomputable(program);
         let may_split = |value: Value| {

@@ -2,10 +2,10 @@
 //! beside the peak-pressure bound, and a campaign of proofs.
 //!
 //! ```text
-//! cargo run --release --example fatpoint speed [RUNS [KNOB=VALUE ...]]
-//! cargo run --release --example fatpoint registers
-//! cargo run --release --example fatpoint campaign 100000 [SEED] [KNOB=VALUE ...]
-//! cargo run --release --example fatpoint hoist 1000
+//! cargo run --release -p warpalloc-micro --bin fatpoint speed [RUNS [KNOB=VALUE ...]]
+//! cargo run --release -p warpalloc-micro --bin fatpoint registers
+//! cargo run --release -p warpalloc-micro --bin fatpoint campaign 100000 [SEED] [KNOB=VALUE ...]
+//! cargo run --release -p warpalloc-micro --bin fatpoint hoist 1000
 //! ```
 
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 //! average degree of the first interference graph.
 //!
 //! ```text
-//! cargo run --release --example passes [functions]
+//! cargo run --release -p warpalloc-micro --bin passes [functions]
 //! ```
 
 use warpalloc::allocation::{Allocation, Edit, Point};

@@ -1,6 +1,6 @@
 //! Parses every file named on the command line and prints how fast that went.
 //!
-//! `cargo run --release -p warpalloc-ptx --example parse_speed -- FILE.ptx…`
+//! `cargo run --release -p warpalloc-micro --bin parse_speed -- FILE.ptx…`
 
 use std::time::{Duration, Instant};
 use warpalloc_ptx::ast::{Body, Function, Item, Span, Stmt};

@@ -2,7 +2,7 @@
 //! counters in an array, scanned slot by slot (`docs/sources.md#fatpoint-histogram`).
 //!
 //! ```text
-//! cargo run --release -p warpalloc --example histogram
+//! cargo run --release -p warpalloc-micro --bin histogram
 //! ```
 //!
 //! Both forms do the same work: claims of random weight on random sets of units, then the

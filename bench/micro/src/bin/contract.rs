@@ -1,6 +1,6 @@
 //! Prints a module with contraction made explicit; obstacles go to standard error.
 //!
-//!     cargo run --release --example contract -- ptxas|off FILE > OUT
+//!     cargo run --release -p warpalloc-micro --bin contract -- ptxas|off FILE > OUT
 
 use std::process::ExitCode;
 use warpalloc_ptx::contract::{Contraction, contract};

@@ -2,7 +2,7 @@
 //! functions of growing size, some that fit and some that spill.
 //!
 //! ```text
-//! cargo run --release --example colour [largest instruction count] [runs] [phases]
+//! cargo run --release -p warpalloc-micro --bin colour [largest instruction count] [runs] [phases]
 //! ```
 
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //! instruction, the best of several runs, verification off.
 //!
 //! ```text
-//! cargo run --release -p warpalloc-ptx --example alloc_speed RUNS LEAST_INSTRUCTIONS FILES...
+//! cargo run --release -p warpalloc-micro --bin alloc_speed RUNS LEAST_INSTRUCTIONS FILES...
 //! ```
 
 use std::time::{Duration, Instant};

@@ -6,12 +6,12 @@
 //! analysis.
 //!
 //! ```text
-//! cargo run --release --example scale
+//! cargo run --release -p warpalloc-micro --bin scale
 //! ```
 
 use std::time::Instant;
 use warpalloc::analysis::{
-    Dominators, Frequencies, LiveRanges, Liveness, Loops, NextUses, Order, Pressure, Webs,
+    Dominators, Frequencies, Liveness, Loops, NextUses, Order, Pressure, Webs,
 };
 use warpalloc::function::{Block, Builder, Function, VReg};
 use warpalloc::target::{Class, File, Target};
@@ -24,7 +24,7 @@ const LONG: usize = 96;
 fn main() {
     let target = Target::hardware(90).expect("the preset exists");
     println!(
-        "{:>9} {:>8} {:>8} {:>9} | {:>6} {:>6} {:>6} {:>6} | {:>8} {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8}",
+        "{:>9} {:>8} {:>8} {:>9} | {:>6} {:>6} {:>6} {:>6} | {:>8} {:>8} {:>8} {:>8} | {:>8} {:>8}",
         "insts",
         "blocks",
         "vregs",
@@ -36,7 +36,6 @@ fn main() {
         "liveness",
         "pressure",
         "next use",
-        "ranges",
         "webs",
         "function",
         "peak"
@@ -56,11 +55,10 @@ fn measure(f: &Function, target: &Target) {
     let (liveness, liveness_ms) = timed(|| Liveness::compute(f));
     let (pressure, pressure_ms) = timed(|| Pressure::compute(f, target, &liveness));
     let (_, next_ms) = timed(|| NextUses::compute(f, &order, &loops, &liveness));
-    let (_, ranges_ms) = timed(|| LiveRanges::compute(f, &liveness));
     let (_, webs_ms) = timed(|| Webs::compute(f, &liveness));
     println!(
         "{:>9} {:>8} {:>8} {:>9} | {order_ms:>6} {doms_ms:>6} {loops_ms:>6} {freqs_ms:>6} | \
-         {liveness_ms:>8} {pressure_ms:>8} {next_ms:>8} {ranges_ms:>8} {webs_ms:>8} | \
+         {liveness_ms:>8} {pressure_ms:>8} {next_ms:>8} {webs_ms:>8} | \
          {before:>8} {:>8}   pressure {}",
         f.inst_count(),
         f.block_count(),

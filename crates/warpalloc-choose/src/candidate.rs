@@ -1,0 +1,101 @@
+//! The ways to come to machine code from one kernel.
+
+use std::fmt;
+
+use warpalloc::Strategy;
+use warpalloc_ptx::module::{ModuleOptions, SpillSpace, Treatment};
+
+/// Registers above the cap beyond which an allocation says little of what ptxas will do.
+const MOST_ROOM: i32 = -96;
+
+/// One way to allocate a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Candidate {
+    /// The kernel as it is, with the cap.
+    Original,
+    /// The same, where ptxas may spill to shared memory.
+    SharedPragma,
+    /// An allocation of ours that spills to shared memory.
+    Allocated {
+        /// The allocator.
+        strategy: Strategy,
+        /// Registers below the cap that it allocates for; below zero, ptxas spills the rest.
+        margin: i32,
+    },
+}
+
+impl Candidate {
+    /// The candidates for a kernel that ptxas spills in, the original first.
+    ///
+    /// Local memory is not among the spaces: what ptxas writes there itself is scheduled freely,
+    /// and ours is not (docs/choose.md has the figures).
+    pub fn all() -> Vec<Candidate> {
+        let allocated = |strategy, margin| Candidate::Allocated { strategy, margin };
+        let mut all = vec![Candidate::Original, Candidate::SharedPragma];
+        for strategy in [Strategy::Briggs, Strategy::Scan, Strategy::Fatpoint] {
+            all.extend([0, -16].map(|margin| allocated(strategy, margin)));
+        }
+        all.push(allocated(Strategy::Briggs, 4));
+        all
+    }
+
+    /// The same with more registers, so that less spills and ptxas spills the rest: for an
+    /// allocation above the cap whose frame shared memory does not hold.
+    pub(crate) fn roomier(self) -> Option<Candidate> {
+        match self {
+            Candidate::Allocated { strategy, margin } if (MOST_ROOM + 1..0).contains(&margin) => {
+                Some(Candidate::Allocated {
+                    strategy,
+                    margin: (margin * 2).max(MOST_ROOM),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The candidate that displays as `name`.
+    pub(crate) fn named(name: &str) -> Option<Candidate> {
+        let with_room = |candidate: Candidate| {
+            std::iter::successors(Some(candidate), |candidate| candidate.roomier())
+        };
+        let mut all = Candidate::all().into_iter().flat_map(with_room);
+        all.find(|candidate| candidate.to_string() == name)
+    }
+
+    /// The options that make this candidate of a kernel.
+    pub fn options(self, base: &ModuleOptions, kernel: &str) -> ModuleOptions {
+        let mut options = ModuleOptions {
+            entries: vec![kernel.to_owned()],
+            jobs: Some(1),
+            ..base.clone()
+        };
+        match self {
+            Candidate::Original => options.treatment = Treatment::Leave,
+            Candidate::SharedPragma => options.treatment = Treatment::LeaveWithSharedSpills,
+            Candidate::Allocated { strategy, margin } => {
+                options.treatment = Treatment::Allocate;
+                options.options.strategy = strategy;
+                options.spill_space = SpillSpace::Shared;
+                options.margin = margin;
+            }
+        }
+        options
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Candidate::Original => f.write_str("original"),
+            Candidate::SharedPragma => f.write_str("ptxas, shared spills"),
+            Candidate::Allocated { strategy, margin } => {
+                write!(f, "{}, shared", strategy.name())?;
+                match margin {
+                    0 => Ok(()),
+                    margin => write!(f, ", cap {:+}", -margin),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! An estimate of a kernel's cycles from its machine code, to order candidates by.
+//!
+//! One warp is simulated block by block: it issues in order, stalls as the scheduling bits say,
+//! and waits for scoreboards until the latency of what they guard has passed. That gives its
+//! cycles where nothing else runs ([`Estimate::latency`]); the slots it takes of the scheduler
+//! and of the memory pipe bound how many warps can overlap. Blocks count by their frequency,
+//! which loop nesting and branches give as the allocators have it.
+//!
+//! Two candidates for one kernel share its loops, its launch and most of its code, so what the
+//! estimate cannot know (trip counts, cache misses, the size of the grid) touches both alike. It
+//! orders candidates; it is no prediction of a time.
+//!
+//! [`Machine`] holds the constants, with the command that measured or fitted each.
+
+mod frequency;
+mod machine;
+mod warp;
+
+use warpalloc::target::occupancy::{Launch, occupancy};
+use warpalloc::target::sm::Sm;
+use warpalloc_sass::isa::{Effect, Inst, Space};
+use warpalloc_sass::loops::Loops;
+use warpalloc_sass::object::{Cubin, ObjectError};
+use warpalloc_sass::{Cfg, Code, MeasureError};
+
+pub use machine::Machine;
+use warp::Cost;
+
+/// Why machine code was not judged.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JudgeError {
+    /// The file can't be read.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The code can't be read.
+    #[error(transparent)]
+    Code(#[from] MeasureError),
+    /// There is no such kernel.
+    #[error("the cubin has no kernel {0}")]
+    NoKernel(String),
+    /// The machine is unknown.
+    #[error("no figures are known for sm_{0}")]
+    Sm(u32),
+    /// A multiprocessor cannot hold one block of it.
+    #[error(
+        "no multiprocessor holds a block of it: {registers} registers, {shared} bytes of shared memory"
+    )]
+    DoesNotFit {
+        /// Registers per thread.
+        registers: u32,
+        /// Shared memory per block.
+        shared: u64,
+    },
+}
+
+/// How a kernel is launched, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// Threads per block; 256 where nobody says.
+    pub block_threads: Option<u32>,
+    /// Blocks of the grid.
+    pub blocks: Option<u32>,
+    /// Dynamic shared memory per block, in bytes.
+    pub dynamic_shared: u32,
+}
+
+/// What a kernel costs per warp, in cycles, in the two settings between which launches lie. Both
+/// are that of the launch where its grid is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Where each scheduler holds one warp and the cache holds every frame.
+    pub alone: f64,
+    /// Where the grid is large, so that multiprocessors hold as many blocks as they can.
+    pub full: f64,
+    /// Whether it stores to local memory.
+    pub spills: bool,
+    /// The kernel's own instructions among them.
+    work: f64,
+}
+
+impl Estimate {
+    /// This over `other`, alone and full. Where ptxas unrolled a loop in one of the two, an
+    /// iteration of it does more work; cycles are compared for the same work.
+    pub fn over(&self, other: &Estimate) -> [f64; 2] {
+        let same = match (self.work, other.work) {
+            (own, its) if own > 0.0 && its > 0.0 => its / own,
+            _ => 1.0,
+        };
+        [
+            same * self.alone / other.alone,
+            same * self.full / other.full,
+        ]
+    }
+}
+
+fn stores_to_local(inst: &Inst) -> bool {
+    let memory = inst.memory();
+    memory.is_some_and(|m| m.space == Space::Local && m.effect == Effect::Store)
+}
+
+/// Cycles per warp and scheduler where a multiprocessor holds `warps` of them.
+fn per_warp(machine: &Machine, cost: &Cost, warps: f64) -> f64 {
+    let schedulers = machine.schedulers.min(warps);
+    let bounds = [
+        cost.latency * schedulers / warps,
+        cost.issue,
+        cost.memory * schedulers,
+    ];
+    // Bounds that are near to each other add up in part: no overlap is perfect.
+    let sum: f64 = bounds.iter().map(|b| b.powf(machine.overlap)).sum();
+    sum.powf(machine.overlap.recip())
+}
+
+/// Estimates `kernel` of a cubin.
+pub fn judge(
+    machine: &Machine,
+    cubin: &[u8],
+    kernel: &str,
+    setting: Setting,
+) -> Result<Estimate, JudgeError> {
+    let cubin = Cubin::read(cubin)?;
+    let function = cubin
+        .function(kernel)
+        .ok_or_else(|| JudgeError::NoKernel(kernel.to_owned()))?;
+    let sm = Sm::from_number(cubin.arch.sm).ok_or(JudgeError::Sm(cubin.arch.sm))?;
+    let code = Code::decode(function.code, cubin.arch.sm).map_err(MeasureError::from)?;
+    let cfg = Cfg::build(&code, &cubin.links(function, &code)).map_err(MeasureError::from)?;
+    let loops = Loops::compute(&cfg);
+    let block_threads = setting
+        .block_threads
+        .or_else(|| function.block_threads())
+        .unwrap_or(256);
+    let shared = function.shared_bytes + u64::from(setting.dynamic_shared);
+    let registers = function.registers.unwrap_or(255);
+    let launch = Launch {
+        registers_per_thread: registers,
+        block_threads,
+        shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
+    };
+    let resident = occupancy(sm, &launch).ok().filter(|o| o.warps > 0);
+    let resident = resident.ok_or(JudgeError::DoesNotFit { registers, shared })?;
+    let frequencies = frequency::frequencies(&cfg, &loops, machine.trips);
+    let frame = function
+        .stack_bytes
+        .unwrap_or(0)
+        .max(function.frame_bytes.unwrap_or(0));
+    let block_warps = f64::from(block_threads.div_ceil(32));
+    // Cycles per warp of the launch where each multiprocessor holds so many blocks.
+    let with_blocks = |blocks: f64| {
+        let frames = f64::from(frame) * blocks * f64::from(block_threads);
+        let cache = machine.first_level_bytes - blocks * shared as f64;
+        let misses = (1.0 - cache.max(0.0) / frames.max(1.0)).max(0.0);
+        let cost = warp::simulate(machine, &code, &cfg, &frequencies, misses);
+        per_warp(
+            machine,
+            &cost,
+            (blocks * block_warps / machine.schedulers).max(1.0),
+        )
+    };
+    let most = f64::from(resident.blocks);
+    let alone = warp::simulate(machine, &code, &cfg, &frequencies, 0.0);
+    let (alone_cycles, full) = match setting.blocks {
+        None => (alone.latency, with_blocks(most)),
+        Some(blocks) => {
+            let each = (f64::from(blocks) / machine.multiprocessors).ceil();
+            let held = each.min(most).max(1.0);
+            // Blocks that find no room wait for others to end.
+            let cycles = with_blocks(held);
+            (cycles, cycles)
+        }
+    };
+    Ok(Estimate {
+        alone: alone_cycles,
+        full,
+        spills: code.insts().iter().any(stores_to_local),
+        work: alone.work,
+    })
+}

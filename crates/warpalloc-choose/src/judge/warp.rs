@@ -1,0 +1,162 @@
+//! One warp, issuing in order.
+
+use super::Machine;
+use super::frequency::topological;
+use warpalloc_sass::isa::{Effect, Inst, Latency, Pipe, Space};
+use warpalloc_sass::{Cfg, Code};
+
+/// Scoreboards of a warp.
+const SCOREBOARDS: usize = 6;
+
+/// What a kernel costs one warp, in cycles.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Until it ends.
+    pub latency: f64,
+    /// Of its scheduler.
+    pub issue: f64,
+    /// Of the memory pipe.
+    pub memory: f64,
+    /// Instructions that no allocator adds or removes. A loop that ptxas unrolled in one
+    /// candidate and not in another has more of them per iteration.
+    pub work: f64,
+}
+
+impl Cost {
+    fn add(&mut self, block: &Cost, frequency: f64) {
+        self.latency += block.latency * frequency;
+        self.issue += block.issue * frequency;
+        self.memory += block.memory * frequency;
+        self.work += block.work * frequency;
+    }
+}
+
+/// Cycles until each scoreboard is released, from the end of a block.
+type Pending = [f64; SCOREBOARDS];
+
+/// Runs each block once, after the most frequent of its predecessors. Blocks of a loop run
+/// twice, so that what the last iteration left pending is known.
+pub fn simulate(
+    machine: &Machine,
+    code: &Code,
+    cfg: &Cfg,
+    frequencies: &[f64],
+    misses: f64,
+) -> Cost {
+    let blocks = cfg.blocks();
+    let order = topological(cfg);
+    let mut ends: Vec<Pending> = vec![[0.0; SCOREBOARDS]; blocks.len()];
+    let mut cost = Cost::default();
+    for _ in 0..2 {
+        cost = Cost::default();
+        for &block in &order {
+            let hottest = |a: &&usize, b: &&usize| frequencies[**a].total_cmp(&frequencies[**b]);
+            let before = blocks[block].preds.iter().max_by(hottest);
+            let mut warp = Warp {
+                machine,
+                misses,
+                now: 0.0,
+                pending: before.map_or([0.0; SCOREBOARDS], |&pred| ends[pred]),
+                cost: Cost::default(),
+                fetch: match frequencies[block] > 1.0 {
+                    true => 0.0,
+                    false => machine.fetch_cycles(code.insts().len()),
+                },
+                fetched: 0.0,
+            };
+            for inst in &code.insts()[blocks[block].insts.clone()] {
+                warp.step(inst);
+            }
+            ends[block] = warp.pending.map(|ready| (ready - warp.now).max(0.0));
+            warp.cost.latency = warp.now;
+            cost.add(&warp.cost, frequencies[block]);
+        }
+    }
+    cost
+}
+
+struct Warp<'m> {
+    machine: &'m Machine,
+    misses: f64,
+    now: f64,
+    /// When each scoreboard is released.
+    pending: Pending,
+    cost: Cost,
+    /// Cycles that an instruction takes to arrive: code that runs once comes from memory.
+    fetch: f64,
+    /// When the next instruction is there.
+    fetched: f64,
+}
+
+impl Warp<'_> {
+    fn step(&mut self, inst: &Inst) {
+        let control = inst.control();
+        for (board, &ready) in self.pending.iter().enumerate() {
+            if control.wait_mask >> board & 1 != 0 {
+                self.now = self.now.max(ready);
+            }
+        }
+        self.now = self.now.max(self.fetched);
+        self.fetched += self.fetch;
+        let begin = self.now;
+        let mut hold = |board: Option<u8>, cycles: f64| {
+            let Some(pending) = board.and_then(|b| self.pending.get_mut(usize::from(b))) else {
+                return;
+            };
+            *pending = pending.max(begin + cycles);
+        };
+        if inst.latency() == Latency::Variable {
+            hold(
+                control.write_scoreboard,
+                result_latency(self.machine, inst, self.misses),
+            );
+        }
+        hold(control.read_scoreboard, self.machine.source_read);
+        self.now += f64::from(control.stall.max(1));
+        self.cost.issue += self.machine.issue.max(self.fetch);
+        self.cost.memory += pipe_cycles(self.machine, inst, self.misses);
+        self.cost.work += work(inst);
+    }
+}
+
+fn result_latency(machine: &Machine, inst: &Inst, misses: f64) -> f64 {
+    match inst.memory().map(|memory| memory.space) {
+        Some(Space::Shared) => machine.shared_load,
+        Some(Space::Local) => machine.local_load + misses * machine.miss,
+        // A generic access of an allocated kernel is one to its frame.
+        Some(Space::Generic) => machine.local_load + misses * machine.miss,
+        Some(Space::Global | Space::Texture | Space::Surface) => machine.global_load,
+        _ => machine.other,
+    }
+}
+
+fn pipe_cycles(machine: &Machine, inst: &Inst, misses: f64) -> f64 {
+    let Some(memory) = inst.memory() else {
+        return 0.0;
+    };
+    let words = f64::from(memory.bytes.unwrap_or(4).max(4)) / 4.0;
+    let per_word = match (memory.space, memory.effect) {
+        (Space::Constant, _) => 0.0,
+        (Space::Shared, Effect::Load) => machine.shared_load_pipe,
+        (Space::Shared, _) => machine.shared_store_pipe,
+        (_, Effect::Load) => machine.local_load_pipe * (1.0 + misses),
+        _ => machine.local_store_pipe,
+    };
+    words * per_word
+}
+
+/// How much of the kernel's own work an instruction does: spill code, moves and addresses are
+/// none of it.
+fn work(inst: &Inst) -> f64 {
+    match (inst.memory(), inst.pipe()) {
+        (Some(memory), _) => match memory.space {
+            Space::Global | Space::Texture | Space::Surface => {
+                f64::from(memory.bytes.unwrap_or(4)) / 4.0
+            }
+            _ => 0.0,
+        },
+        (None, Pipe::Tensor | Pipe::Double | Pipe::Half | Pipe::Xu) => 1.0,
+        (None, Pipe::Fma) if matches!(inst.mnemonic(), "FFMA" | "FMUL" | "FADD") => 1.0,
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,18 @@
+//! Which allocation of a kernel is the fastest.
+//!
+//! ptxas spills where a cap asks it to, and what it makes is often hard to beat. [`choose`]
+//! allocates each kernel in several ways ([`Candidate`]), has ptxas assemble them, reads the
+//! machine code and estimates its cycles ([`mod@judge`]). The original is always a candidate, and
+//! another is taken only where the estimate is better in every setting a launch may have.
+
+pub mod judge;
+
+mod cache;
+mod candidate;
+mod choose;
+mod ptxas;
+
+pub use cache::Cache;
+pub use candidate::Candidate;
+pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, choose};
+pub use ptxas::{Assembly, Ptxas, PtxasError};

@@ -1,0 +1,493 @@
+//! `warpalloc tune`: which cap on registers to give a kernel.
+//!
+//! Every step of occupancy below what the kernel takes is tried: the kernel is assembled with that
+//! cap as it is, and as the chooser has it, and the machine code is judged against the kernel
+//! without a cap. Without a ptxas there is nothing to judge, and the allocator says what spills.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use serde_json::{Value, json};
+use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
+use warpalloc::target::sm::Sm;
+use warpalloc_choose::judge::{Estimate, Machine, Setting, judge};
+use warpalloc_choose::{Assembly, Cache, Candidate, Ptxas, Request, choose};
+use warpalloc_ptx::module::{ModuleOptions, Outcome, Treatment, allocate_module};
+use warpalloc_ptx::{EntryFacts, LEAST_CAP, ModuleFacts, entry_facts};
+use warpalloc_sass::measure;
+use warpalloc_sass::object::Cubin;
+
+use crate::UsageError;
+use crate::files::{self, Input};
+use crate::kernels::{PtxasArgs, named_entry};
+use crate::output;
+use crate::report::SCHEMA;
+
+/// A gain in estimated cycles that is smaller is within the error of the estimate.
+const WORTH_IT: f64 = 0.97;
+
+const EXAMPLES: &str = "\
+Examples:
+  warpalloc tune gemm.ptx --block 256              every step of occupancy, and which to take
+  warpalloc tune gemm.ptx --block 256 -o best.ptx  write the kernel with the cap that is recommended
+  warpalloc tune gemm.ptx --kernel k --sm 90 --json
+
+Cycles are estimated from the machine code, over those of the kernel without a cap: for a warp alone,
+and on a full machine. They order caps and predict no time: measure the one that is recommended.";
+
+/// What to tune.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TuneArgs {
+    /// The PTX file; `-` for standard input
+    input: PathBuf,
+    /// The kernel; may be left out where there is one only
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Threads per block, where the kernel does not say
+    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    block: Option<u32>,
+    /// Blocks of a launch, where that is known
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
+    grid: Option<u32>,
+    /// Bytes of dynamic shared memory per block
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    smem: u32,
+    /// The machine, where it is not what the file says: 90, sm_90
+    #[arg(long, value_name = "SM")]
+    sm: Option<Sm>,
+    /// Where to write the module with the kernel as recommended: PTX, or a cubin where the name
+    /// ends in .cubin
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON, see docs/json.md
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    ptxas: PtxasArgs,
+}
+
+/// Tunes a kernel.
+pub fn run(args: TuneArgs) -> anyhow::Result<()> {
+    let input = Input::read(&args.input)?;
+    let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
+    let entry = named_entry(&facts, &input.name, args.kernel.as_deref())?;
+    let tuner = Tuner::new(&args, &input, &facts, entry)?;
+    let rows = tuner.rows()?;
+    let best = recommended(&rows);
+    let text = match args.json {
+        true => format!("{:#}\n", as_json(&tuner, &rows, best)),
+        false => as_text(&tuner, &rows, best),
+    };
+    output::print(&text)?;
+    match &args.output {
+        Some(path) => tuner.write(path, &rows[best]),
+        None => Ok(()),
+    }
+}
+
+/// A kernel within a cap.
+struct Row {
+    /// `None` for the kernel as it is.
+    cap: Option<u32>,
+    registers: u32,
+    warps: u32,
+    /// Bytes of local memory per thread.
+    frame: u64,
+    /// Loads and stores of local memory in the code; without ptxas stores and reloads.
+    local: Option<usize>,
+    /// Who allocated it.
+    by: String,
+    /// Cycles over those of the kernel as it is, alone and full.
+    cycles: Option<[f64; 2]>,
+    text: String,
+}
+
+impl Row {
+    /// What caps are ordered by.
+    fn score(&self) -> Option<f64> {
+        let [alone, full] = self.cycles?;
+        Some((alone * full).sqrt())
+    }
+}
+
+struct Tuner<'t> {
+    input: &'t Input,
+    entry: &'t EntryFacts,
+    ptxas: Option<Ptxas>,
+    arch: String,
+    sm: Sm,
+    block: u32,
+    grid: Option<u32>,
+    dynamic: u32,
+    options: ModuleOptions,
+}
+
+/// What machine code takes, and what it is expected to cost.
+struct Judged {
+    registers: u32,
+    /// Static shared memory, spilled values included.
+    shared: u64,
+    frame: u64,
+    local: Option<usize>,
+    estimate: Option<Estimate>,
+}
+
+impl<'t> Tuner<'t> {
+    fn new(
+        args: &TuneArgs,
+        input: &'t Input,
+        facts: &ModuleFacts,
+        entry: &'t EntryFacts,
+    ) -> anyhow::Result<Tuner<'t>> {
+        let declared = facts.arch.clone().unwrap_or_else(|| "sm_75".to_owned());
+        let arch = args.sm.map_or(declared, |sm| sm.to_string());
+        let sm: Sm = arch.parse()?;
+        let block = args.block.or(entry.block_threads).ok_or_else(|| {
+            UsageError(format!(
+                "`{}` does not say how many threads its blocks have: --block N does",
+                entry.name
+            ))
+        })?;
+        let found = args.ptxas.assembler()?;
+        let ptxas = found.map(|found| Ptxas::at(found.path())).transpose()?;
+        Ok(Tuner {
+            input,
+            entry,
+            ptxas,
+            arch,
+            sm,
+            block,
+            grid: args.grid,
+            dynamic: args.smem,
+            options: ModuleOptions {
+                sm: args.sm.map(|sm| sm.number()),
+                block: args.block,
+                entries: vec![entry.name.clone()],
+                ..ModuleOptions::default()
+            },
+        })
+    }
+
+    fn shared_bytes(&self) -> u32 {
+        self.with_dynamic(self.entry.shared_bytes)
+    }
+
+    fn with_dynamic(&self, own: u64) -> u32 {
+        let own = u32::try_from(own).unwrap_or(u32::MAX);
+        own.saturating_add(self.dynamic)
+    }
+
+    fn warps(&self, registers_per_thread: u32, shared_bytes: u32) -> u32 {
+        let launch = Launch {
+            registers_per_thread: registers_per_thread.max(1),
+            block_threads: self.block,
+            shared_bytes,
+        };
+        occupancy(self.sm, &launch).map_or(0, |answer| answer.warps)
+    }
+
+    /// The kernel as it is, then within each cap, from the highest on.
+    fn rows(&self) -> anyhow::Result<Vec<Row>> {
+        let (first, base) = self.original()?;
+        let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
+        let caps = steps.iter().rev().filter(|step| step.blocks > 0);
+        let caps = caps.map(|step| step.last_registers);
+        let caps = caps.filter(|cap| (LEAST_CAP..first.registers).contains(cap));
+        let caps: Vec<u32> = caps.collect();
+        let mut rows = vec![first];
+        for cap in caps {
+            rows.extend(self.within(cap, base.as_ref())?);
+        }
+        Ok(rows)
+    }
+
+    fn original(&self) -> anyhow::Result<(Row, Option<Estimate>)> {
+        let text = &self.input.text;
+        let Some(ptxas) = &self.ptxas else {
+            let row = self.allocated(None)?.ok_or_else(|| {
+                anyhow!(
+                    "{}: `{}` is not understood, and there is no ptxas",
+                    self.input.name,
+                    self.entry.name
+                )
+            })?;
+            return Ok((row, None));
+        };
+        let judged = self.judged(ptxas, text)?;
+        let row = self.row(
+            None,
+            &judged,
+            "ptxas".to_owned(),
+            judged.estimate.map(|_| [1.0, 1.0]),
+            text,
+        );
+        Ok((row, judged.estimate))
+    }
+
+    /// What a text is assembled to.
+    fn judged(&self, ptxas: &Ptxas, text: &str) -> anyhow::Result<Judged> {
+        let assembly = Assembly {
+            text,
+            arch: &self.arch,
+            entry: Some(&self.entry.name),
+            contraction: self.options.contraction,
+        };
+        let context =
+            |error: warpalloc_choose::PtxasError| anyhow!(error).context(self.input.name.clone());
+        let bytes = ptxas.assemble(assembly).map_err(context)?;
+        let cubin = Cubin::read(&bytes)?;
+        let function = cubin.functions.iter().find(|f| f.name == self.entry.name);
+        let function = function.ok_or_else(|| anyhow!("ptxas left `{}` out", self.entry.name))?;
+        let setting = Setting {
+            block_threads: Some(self.block),
+            blocks: self.grid,
+            dynamic_shared: self.dynamic,
+        };
+        let accesses = measure(&cubin, function).ok().map(|measures| {
+            let accesses = measures.local.iter().map(|l| l.loads + l.stores);
+            accesses.sum()
+        });
+        Ok(Judged {
+            registers: function.registers.unwrap_or(255),
+            shared: function.shared_bytes,
+            frame: function.stack_bytes.unwrap_or(0).into(),
+            local: accesses,
+            // Code that can't be judged is shown without cycles.
+            estimate: judge(&Machine::H200, &bytes, &self.entry.name, setting).ok(),
+        })
+    }
+
+    fn row(
+        &self,
+        cap: Option<u32>,
+        judged: &Judged,
+        by: String,
+        cycles: Option<[f64; 2]>,
+        text: &str,
+    ) -> Row {
+        Row {
+            cap,
+            registers: judged.registers,
+            warps: self.warps(judged.registers, self.with_dynamic(judged.shared)),
+            frame: judged.frame,
+            local: judged.local,
+            by,
+            cycles,
+            text: text.to_owned(),
+        }
+    }
+
+    /// The kernel within a cap, as it is or as the chooser has it, whichever is better.
+    fn within(&self, cap: u32, base: Option<&Estimate>) -> anyhow::Result<Option<Row>> {
+        let Some(ptxas) = &self.ptxas else {
+            return self.allocated(Some(cap));
+        };
+        let options = ModuleOptions {
+            maxnreg: Some(cap),
+            ..self.options.clone()
+        };
+        let cache = Cache::of_user();
+        let request = Request {
+            source: &self.input.text,
+            options: &options,
+            ptxas: Some(ptxas),
+            grid: self.grid,
+            exhaustive: false,
+            cache: cache.as_ref(),
+        };
+        let choice = choose(request, None).map_err(|error| match error {
+            warpalloc_choose::ChooseError::Ptx(error) => self.input.explain(error),
+            other => anyhow!(other),
+        })?;
+        let own = choice
+            .kernels
+            .iter()
+            .find(|own| own.name == self.entry.name);
+        let chosen = own.map_or(Candidate::Original, |own| own.chosen);
+        let text = match chosen {
+            Candidate::Original => self.left(&options)?,
+            _ => choice.result.text,
+        };
+        let Ok(judged) = self.judged(ptxas, &text) else {
+            // ptxas refuses caps that an instruction does not fit into.
+            return Ok(None);
+        };
+        let by = match chosen {
+            Candidate::Original => "ptxas".to_owned(),
+            other => other.to_string(),
+        };
+        let cycles = base
+            .zip(judged.estimate.as_ref())
+            .map(|(base, own)| own.over(base));
+        Ok(Some(self.row(Some(cap), &judged, by, cycles, &text)))
+    }
+
+    /// The module with nothing but the cap.
+    fn left(&self, options: &ModuleOptions) -> anyhow::Result<String> {
+        let options = ModuleOptions {
+            treatment: Treatment::Leave,
+            ..options.clone()
+        };
+        let result = allocate_module(&self.input.text, &options, None);
+        Ok(result.map_err(|error| self.input.explain(error))?.text)
+    }
+
+    /// What the allocator does within a cap; `None` where it does not.
+    fn allocated(&self, cap: Option<u32>) -> anyhow::Result<Option<Row>> {
+        let options = ModuleOptions {
+            maxnreg: cap,
+            ..self.options.clone()
+        };
+        let result = allocate_module(&self.input.text, &options, None);
+        let result = result.map_err(|error| self.input.explain(error))?;
+        let own = result.functions.iter().find(|f| f.name == self.entry.name);
+        let Some(Outcome::Allocated(allocated)) = own.map(|function| &function.outcome) else {
+            return Ok(None);
+        };
+        let edits = &allocated.stats.edits;
+        Ok(Some(Row {
+            cap,
+            registers: allocated.registers,
+            warps: self.warps(cap.unwrap_or(allocated.registers), self.shared_bytes()),
+            frame: self.entry.local_bytes + u64::from(allocated.frame.local),
+            local: Some((edits.stores + edits.reloads) as usize),
+            by: options.options.strategy.name().to_owned(),
+            cycles: None,
+            text: result.text,
+        }))
+    }
+
+    /// Writes the module with the kernel of a row.
+    fn write(&self, path: &std::path::Path, row: &Row) -> anyhow::Result<()> {
+        let text = match row.cap {
+            None => &self.input.text,
+            Some(_) => &row.text,
+        };
+        if path.extension().is_none_or(|ending| ending != "cubin") {
+            return files::write(path, text);
+        }
+        let ptxas = self.ptxas.as_ref().ok_or_else(|| {
+            UsageError("a cubin is written by ptxas: --ptxas FILE names one".to_owned())
+        })?;
+        let assembly = Assembly {
+            text,
+            arch: &self.arch,
+            entry: None,
+            contraction: self.options.contraction,
+        };
+        files::write(path, ptxas.assemble(assembly)?)
+    }
+}
+
+/// The row to take: the least estimated cycles where that is worth it; without estimates the most
+/// warps among those that spill no more than the kernel as it is.
+fn recommended(rows: &[Row]) -> usize {
+    let first = &rows[0];
+    if first.cycles.is_some() {
+        let scores = rows
+            .iter()
+            .enumerate()
+            .filter_map(|(at, row)| Some((at, row.score()?)));
+        let best = scores.min_by(|a, b| a.1.total_cmp(&b.1));
+        return best
+            .filter(|(_, score)| *score < WORTH_IT)
+            .map_or(0, |(at, _)| at);
+    }
+    let is_free = |row: &&Row| row.frame <= first.frame && row.local <= first.local;
+    let free = rows.iter().filter(is_free);
+    let most = free.map(|row| row.warps).max().unwrap_or(first.warps);
+    let is_best = |row: &Row| row.warps == most && is_free(&row);
+    rows.iter().position(is_best).unwrap_or(0)
+}
+
+/// Why a row is recommended.
+fn reason(rows: &[Row], best: usize) -> String {
+    let (first, row) = (&rows[0], &rows[best]);
+    let warps = format!("{} warps instead of {}", row.warps, first.warps);
+    match (best, row.cycles) {
+        (0, Some(_)) if rows.len() == 1 => {
+            "no step of occupancy is within reach of a cap".to_owned()
+        }
+        (0, Some(_)) => "no cap is expected to be faster".to_owned(),
+        (0, None) => "every cap that holds more warps spills".to_owned(),
+        (_, Some([alone, full])) => format!(
+            "{warps}; {full:.2} of the cycles on a full machine, {alone:.2} for a warp alone"
+        ),
+        (_, None) => format!("{warps}, and no spill code more"),
+    }
+}
+
+fn told(row: &Row) -> String {
+    row.cap.map_or("none".to_owned(), |cap| cap.to_string())
+}
+
+fn as_text(tuner: &Tuner, rows: &[Row], best: usize) -> String {
+    let mut out = format!(
+        "{}:{}: `{}` for {}, {} threads and {} bytes of shared memory per block\n",
+        tuner.input.name,
+        tuner.entry.line,
+        tuner.entry.name,
+        tuner.arch,
+        tuner.block,
+        tuner.shared_bytes()
+    );
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        out,
+        "  {:>4} {:>5} {:>6} {:>6} {:>7} {:>6} {:>6}  by",
+        "cap", "regs", "warps", "frame", "local", "alone", "full"
+    );
+    for (at, row) in rows.iter().enumerate() {
+        let known = |value: Option<usize>| value.map_or("-".to_owned(), |v| v.to_string());
+        let cycles = |which: usize| {
+            row.cycles
+                .map_or("-".to_owned(), |c| format!("{:.2}", c[which]))
+        };
+        let mark = if at == best { '>' } else { ' ' };
+        let _ = writeln!(
+            out,
+            "{mark} {:>4} {:>5} {:>6} {:>6} {:>7} {:>6} {:>6}  {}",
+            told(row),
+            row.registers,
+            row.warps,
+            row.frame,
+            known(row.local),
+            cycles(0),
+            cycles(1),
+            row.by
+        );
+    }
+    let cap = match rows[best].cap {
+        Some(cap) => format!("a cap of {cap}"),
+        None => "no cap".to_owned(),
+    };
+    let _ = writeln!(out, "recommended: {cap}: {}", reason(rows, best));
+    out
+}
+
+fn as_json(tuner: &Tuner, rows: &[Row], best: usize) -> Value {
+    let values = rows.iter().map(|row| {
+        json!({
+            "cap": row.cap,
+            "registers": row.registers,
+            "warps": row.warps,
+            "frame_bytes": row.frame,
+            "local_accesses": row.local,
+            "by": row.by,
+            "cycles": row.cycles.map(|[alone, full]| json!({ "alone": alone, "full": full })),
+        })
+    });
+    json!({
+        "schema": SCHEMA,
+        "file": tuner.input.name,
+        "name": tuner.entry.name,
+        "arch": tuner.arch,
+        "block": tuner.block,
+        "shared_bytes": tuner.shared_bytes(),
+        "caps": values.collect::<Value>(),
+        "recommended": { "cap": rows[best].cap, "reason": reason(rows, best) },
+    })
+}

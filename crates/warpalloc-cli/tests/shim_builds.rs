@@ -1,0 +1,144 @@
+//! Real compilers with the shim in the place of ptxas: nvcc through a toolkit of links, Triton
+//! through its variable.
+//!
+//! nvcc is tested where it lies beside the ptxas of `WARPALLOC_PTXAS` with all it needs, Triton
+//! where `WARPALLOC_TRITON` names a Python that has it.
+#![cfg(unix)]
+
+#[path = "common/ptxas.rs"]
+mod ptxas;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const WARPALLOC: &str = env!("CARGO_BIN_EXE_warpalloc");
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A folder with the shim of `real` in it.
+fn installed(real: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Command::new(WARPALLOC)
+        .args(["shim", "install", "--ptxas"])
+        .arg(real)
+        .arg(folder.path().join("shim"))
+        .output()
+        .unwrap();
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    folder
+}
+
+fn calls(log: &Path) -> Vec<Value> {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    log.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn nvcc_compiles_through_a_toolkit_of_links() {
+    let Some(real) = ptxas::ptxas() else { return };
+    let real = fs::canonicalize(real).unwrap();
+    let bin = real.parent().unwrap();
+    let is_whole = bin.join("nvcc").is_file() && bin.join("../nvvm/bin/cicc").is_file();
+    let has_host_compiler = Command::new("gcc").arg("--version").output().is_ok();
+    if !is_whole || !has_host_compiler {
+        eprintln!("skipped: no nvcc with cicc beside ptxas, or no gcc");
+        return;
+    }
+    let folder = installed(&real);
+    let log = folder.path().join("log");
+    for name in ["saxpy", "sgemm_rb", "localarr", "reduce"] {
+        let compiled = |nvcc: &Path, to: &str| {
+            let out = folder.path().join(to);
+            let run = Command::new(nvcc)
+                .args(["-arch=sm_90", "-cubin", "-maxrregcount=40", "-o"])
+                .arg(&out)
+                .arg(repository().join(format!("corpus/{name}.cu")))
+                .env("WARPALLOC_SHIM_LOG", &log)
+                .env("XDG_CACHE_HOME", folder.path().join("cache"))
+                .output()
+                .unwrap();
+            assert!(
+                run.status.success(),
+                "{}",
+                String::from_utf8_lossy(&run.stderr)
+            );
+            fs::read(out).unwrap()
+        };
+        let before = calls(&log).len();
+        let plain = compiled(&bin.join("nvcc"), "plain");
+        assert_eq!(calls(&log).len(), before);
+        let shimmed = compiled(&folder.path().join("shim/bin/nvcc"), "shimmed");
+        let calls = calls(&log);
+        assert_eq!(calls.len(), before + 1, "{name}: the shim was called");
+        let is_replaced = calls[before]["outcome"] == "replaced";
+        assert_eq!(plain == shimmed, !is_replaced, "{name}: {}", calls[before]);
+    }
+}
+
+#[test]
+fn triton_compiles_through_its_variable() {
+    let Some(python) = std::env::var_os("WARPALLOC_TRITON") else {
+        eprintln!("skipped: no Triton; set WARPALLOC_TRITON to a Python that has it");
+        return;
+    };
+    let script = "
+import hashlib, sys
+sys.path.insert(0, sys.argv[1])
+import triton_ptx as cases
+for name in ['softmax', 'matmul_fp16_capped', 'scans']:
+    print(name, hashlib.sha256(cases.compiled(name, 90).asm['cubin']).hexdigest())
+";
+    let asked = Command::new(&python)
+        .args([
+            "-c",
+            "from triton import knobs; print(knobs.nvidia.ptxas_blackwell.path)",
+        ])
+        .output()
+        .unwrap();
+    let real = PathBuf::from(String::from_utf8(asked.stdout).unwrap().trim());
+    let folder = installed(&real);
+    let log = folder.path().join("log");
+    let hashes = |cache: &str, shim: Option<PathBuf>| {
+        let mut command = Command::new(&python);
+        command.args(["-c", script]).arg(repository().join("bench"));
+        command.env("TRITON_CACHE_DIR", folder.path().join(cache));
+        command.env("WARPALLOC_SHIM_LOG", &log);
+        command.env("XDG_CACHE_HOME", folder.path().join("cache"));
+        if let Some(shim) = shim {
+            command.env("TRITON_PTXAS_PATH", &shim);
+            command.env("TRITON_PTXAS_BLACKWELL_PATH", &shim);
+        }
+        let run = command.output().unwrap();
+        assert!(
+            run.status.success(),
+            "{}",
+            String::from_utf8_lossy(&run.stderr)
+        );
+        String::from_utf8(run.stdout).unwrap()
+    };
+    let plain = hashes("plain", None);
+    assert!(calls(&log).is_empty());
+    let shimmed = hashes("shimmed", Some(folder.path().join("shim/bin/ptxas")));
+    let calls = calls(&log);
+    let compilations = calls.iter().filter(|call| call["inputs"][0].is_string());
+    assert_eq!(compilations.count(), 3, "{calls:?}");
+    let understood = |call: &Value| {
+        let reason = call["reason"].as_str().unwrap_or_default();
+        !reason.starts_with("not understood")
+    };
+    assert!(calls.iter().all(understood), "{calls:?}");
+    if calls.iter().all(|call| call["outcome"] != "replaced") {
+        assert_eq!(plain, shimmed);
+    }
+}

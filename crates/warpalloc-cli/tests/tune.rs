@@ -1,0 +1,151 @@
+//! `warpalloc tune`: a table of caps, and a recommendation that holds when it is followed.
+
+#[path = "common/ptxas.rs"]
+mod ptxas;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+/// Loads that may stand anywhere before their use: the text has all of them live at once.
+fn loose(values: usize) -> String {
+    let mut text = format!(
+        ".version 9.0\n.target sm_90\n.address_size 64\n\
+         .visible .entry k(.param .u64 p) {{\n\t.reg .b32 %r<{}>;\n\t.reg .b64 %rd<2>;\n\
+         \tld.param.u64 %rd1, [p];\n",
+        values + 1
+    );
+    for i in 1..=values {
+        text += &format!("\tld.global.nc.u32 %r{i}, [%rd1+{}];\n", 4 * i);
+    }
+    for i in 1..=values {
+        text += &format!("\tred.global.add.u32 [%rd1+{}], %r{i};\n", 4 * (values - i));
+    }
+    text + "\tret;\n}\n"
+}
+
+fn tune(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpalloc"));
+    command.current_dir(folder).arg("tune").args(args);
+    command.env("XDG_CACHE_HOME", folder.join("cache"));
+    command.output().unwrap()
+}
+
+fn out(run: &Output) -> String {
+    assert!(run.status.success(), "{}", said(run));
+    String::from_utf8_lossy(&run.stdout).into_owned()
+}
+
+fn said(run: &Output) -> String {
+    String::from_utf8_lossy(&run.stderr).into_owned()
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("k.ptx"), loose(60)).unwrap();
+    folder
+}
+
+#[test]
+fn the_block_size_has_to_be_known() {
+    let folder = folder();
+    let run = tune(folder.path(), &["k.ptx"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert_eq!(
+        said(&run),
+        "error: `k` does not say how many threads its blocks have: --block N does\n"
+    );
+}
+
+#[test]
+fn without_ptxas_the_most_warps_without_spills_are_recommended() {
+    let folder = folder();
+    let args = ["k.ptx", "--block", "256", "--no-ptxas", "-o", "best.ptx"];
+    let told = out(&tune(folder.path(), &args));
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(
+        lines[0],
+        "k.ptx:4: `k` for sm_90, 256 threads and 0 bytes of shared memory per block"
+    );
+    assert!(
+        lines[2].starts_with("  none    62     32      0       0      -      -  briggs"),
+        "{told}"
+    );
+    let best = lines.iter().find(|line| line.starts_with('>')).unwrap();
+    let cap = best.split_whitespace().nth(1).unwrap();
+    assert!(
+        lines
+            .last()
+            .unwrap()
+            .starts_with(&format!("recommended: a cap of {cap}: ")),
+        "{told}"
+    );
+    let written = fs::read_to_string(folder.path().join("best.ptx")).unwrap();
+    assert!(written.contains(&format!(".maxnreg {cap}")), "{written}");
+    assert!(!written.contains(".local"), "no spill code: {written}");
+}
+
+#[test]
+fn json_has_a_row_per_cap() {
+    let folder = folder();
+    let args = ["k.ptx", "--block", "256", "--no-ptxas", "--json"];
+    let value: Value = serde_json::from_str(&out(&tune(folder.path(), &args))).unwrap();
+    assert_eq!(value["schema"], 1);
+    let caps = value["caps"].as_array().unwrap();
+    let numbers: Vec<&Value> = caps.iter().map(|row| &row["cap"]).collect();
+    assert_eq!(numbers, [&json!(null), &json!(48), &json!(40), &json!(32)]);
+    let warps: Vec<u64> = caps
+        .iter()
+        .map(|row| row["warps"].as_u64().unwrap())
+        .collect();
+    assert_eq!(warps, [32, 40, 48, 64]);
+}
+
+#[test]
+fn a_cubin_wants_a_ptxas() {
+    let folder = folder();
+    let args = ["k.ptx", "--block", "256", "--no-ptxas", "-o", "k.cubin"];
+    let run = tune(folder.path(), &args);
+    assert_eq!(run.status.code(), Some(2));
+    assert_eq!(
+        said(&run),
+        "error: a cubin is written by ptxas: --ptxas FILE names one\n"
+    );
+    assert!(!folder.path().join("k.cubin").exists());
+}
+
+/// A stencil that runs from registers: less of them make it slower, whatever the occupancy.
+#[test]
+fn with_ptxas_cycles_are_compared() {
+    let Some(real) = ptxas::ptxas() else { return };
+    let folder = folder();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx/stencil.sm_90.ptx");
+    fs::copy(corpus, folder.path().join("stencil.ptx")).unwrap();
+    let real = real.to_str().unwrap();
+    let args = ["stencil.ptx", "--block", "256", "--ptxas", real, "--json"];
+    let value: Value = serde_json::from_str(&out(&tune(folder.path(), &args))).unwrap();
+    let caps = value["caps"].as_array().unwrap();
+    assert_eq!(caps[0]["cycles"], json!({ "alone": 1.0, "full": 1.0 }));
+    assert_eq!(caps[1]["cap"], 32);
+    assert!(caps[1]["local_accesses"].as_u64() > Some(0), "{value}");
+    assert!(caps[1]["cycles"]["full"].as_f64() > Some(1.0), "{value}");
+    assert_eq!(value["recommended"]["cap"], json!(null));
+    assert_eq!(
+        value["recommended"]["reason"],
+        "no cap is expected to be faster"
+    );
+    let args = [
+        "stencil.ptx",
+        "--block",
+        "256",
+        "--ptxas",
+        real,
+        "-o",
+        "out.cubin",
+    ];
+    out(&tune(folder.path(), &args));
+    let cubin = fs::read(folder.path().join("out.cubin")).unwrap();
+    assert!(cubin.starts_with(b"\x7fELF"));
+}

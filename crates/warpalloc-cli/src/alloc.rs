@@ -1,5 +1,5 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to the spills of cubins is in
-//! `alloc_spills`.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`, and what
+//! to their spills in `alloc_spills`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,6 +16,7 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
+use crate::alloc_cubin;
 use crate::alloc_spills::{self, SpillFlags};
 use crate::best::{self, Chooser, Chosen, Launch};
 use crate::files::{self, Input};
@@ -37,12 +38,12 @@ pub struct AllocArgs {
     /// The most registers per thread (24 to 255), also written into each entry; lowered, with a
     /// warning, to what `.maxnreg` and the launch bounds of an entry allow
     #[arg(long, value_name = "N", value_parser = cap)]
-    maxnreg: Option<u32>,
+    pub(crate) maxnreg: Option<u32>,
     /// The occupancy in percent that entries shall reach (75 where no value is given): lowers
     /// the registers of each entry whose block size is known, never above --maxnreg
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, require_equals = true,
           default_missing_value = "75", value_parser = clap::value_parser!(u32).range(1..=100))]
-    occupancy_target: Option<u32>,
+    pub(crate) occupancy_target: Option<u32>,
     /// The most threads of a block, for entries without `.maxntid` and `.reqntid`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) block: Option<u32>,
@@ -56,7 +57,7 @@ pub struct AllocArgs {
     /// included [default: best; briggs where --spill-space, --margin, --preset or a flag of
     /// an allocator is given]
     #[arg(long, value_name = "NAME", value_parser = regalloc)]
-    regalloc: Option<Regalloc>,
+    pub(crate) regalloc: Option<Regalloc>,
     /// The ptxas that `best` compares with [default: the one on the path or in CUDA_HOME]
     #[arg(long, value_name = "FILE")]
     ptxas: Option<PathBuf>,
@@ -93,10 +94,10 @@ pub struct AllocArgs {
     pub(crate) strict: bool,
     /// The machine to allocate for: hardware, hardware-packed or cicc
     #[arg(long, value_name = "NAME", value_parser = preset)]
-    preset: Option<String>,
+    pub(crate) preset: Option<String>,
     /// The compute capability, where it is not what the file says: 90, sm_90
     #[arg(long, value_name = "SM")]
-    sm: Option<warpalloc::target::sm::Sm>,
+    pub(crate) sm: Option<warpalloc::target::sm::Sm>,
     /// Print what happened to each function, as text or as JSON: to standard output, or to
     /// standard error where the PTX goes there
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
@@ -104,9 +105,15 @@ pub struct AllocArgs {
     /// Turn a knob of the fat-point allocator (see `warpalloc knobs`); may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     knob: Vec<String>,
+    /// Of a cubin: take the fewest registers, even where a thread is given as many as before
+    #[arg(long)]
+    pub(crate) fewest: bool,
+    /// Of a cubin, for tests: put every value into a random register
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub(crate) shuffle_registers: Option<u64>,
     /// Keep `.local` variables in registers where they need no address
     #[arg(long)]
-    promote_local: bool,
+    pub(crate) promote_local: bool,
     /// How many threads work, 256 at most; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -184,6 +191,10 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
         return alloc_spills::run(&args, &outputs(&args)?);
     }
     let options = options(&args)?;
+    if alloc_cubin::are_cubins(&args.input)? {
+        return alloc_cubin::run(&args, &outputs(&args)?);
+    }
+    alloc_cubin::refuse_flags(&args)?;
     let chooser = match is_best(&args, &options) {
         true => {
             let launch = Launch {

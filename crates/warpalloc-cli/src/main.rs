@@ -3,6 +3,7 @@
 //! Exit codes: 0 when the subcommand did its work, 1 when it could not, 2 when it was asked wrongly.
 
 mod alloc;
+mod alloc_cubin;
 mod alloc_spills;
 mod assembler;
 mod best;
@@ -45,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Allocate the registers of every function of a PTX file
+    /// Allocate the registers of every function of a PTX file, or recolour those of a cubin
     Alloc(Box<alloc::AllocArgs>),
     /// Hold the kernels of files to the figures of a baseline: registers, spills, memory, warps
     Check(Box<check::CheckArgs>),

@@ -64,6 +64,11 @@ impl Code {
         &self.insts
     }
 
+    /// The same code with other instructions.
+    pub(crate) fn with_insts(&self, insts: Vec<Inst>) -> Self {
+        Self { sm: self.sm, insts }
+    }
+
     /// The offset of an instruction.
     pub fn offset(index: usize) -> usize {
         index * WORD

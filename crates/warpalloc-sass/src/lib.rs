@@ -8,8 +8,8 @@
 //!
 //! [`object`] reads the files that hold such code: cubins, fatbins, host objects, archives.
 //!
-//! [`edit`] inserts instructions into such code, [`spills`] moves spilled values from local to
-//! shared memory.
+//! [`recolour`] gives the values of a kernel other registers, so that fewer do. [`edit`] inserts
+//! instructions into such code, [`spills`] moves spilled values from local to shared memory.
 //!
 //! Nothing is guessed: a word whose opcode, form or width is not in the opcode table is an
 //! error that names it.
@@ -22,6 +22,7 @@ pub mod liveness;
 pub mod loops;
 pub mod object;
 pub mod pressure;
+pub mod recolour;
 pub mod spills;
 
 mod code;

@@ -82,7 +82,7 @@ fn war(reg: &str, first: usize, second: usize) -> (HazardKind, String, usize, us
 
 #[test]
 fn a_load_is_waited_for() {
-    let load = control(LOAD, 1, Some(0), None, 0);
+    let load = control(LOAD, 2, Some(0), None, 0);
     assert_eq!(found(&[load, control(SUM, 5, None, None, 1), EXIT]), []);
     // The wait dropped, and for another scoreboard.
     for mask in [0, 2] {
@@ -91,14 +91,14 @@ fn a_load_is_waited_for() {
         assert!(list.contains(&raw("R4", 0, 1)), "{list:?}");
     }
     // The load signals nothing.
-    let silent = control(LOAD, 1, None, None, 0);
+    let silent = control(LOAD, 2, None, None, 0);
     assert!(found(&[silent, control(SUM, 5, None, None, 1), EXIT]).contains(&raw("R4", 0, 1)));
 }
 
 #[test]
 fn a_wrong_width_is_caught() {
     // With 64 bits the load also writes R5, whose old value the sum needs no wait for.
-    let narrow = control(LOAD, 1, Some(0), None, 0);
+    let narrow = control(LOAD, 2, Some(0), None, 0);
     let other = control(SUM, 5, None, None, 0) & !(0xff << 24) | 11 << 24;
     assert_eq!(found(&[narrow, other & !(0xff << 16) | 12 << 16, EXIT]), []);
     let wide = narrow & !(7 << 73) | 5 << 73;
@@ -127,12 +127,12 @@ fn a_stall_is_long_enough() {
 #[test]
 fn a_store_has_read_its_data_before_they_are_overwritten() {
     // A read scoreboard, or the write scoreboard of something later in the queue.
-    let store = control(STORE, 1, None, Some(1), 0);
+    let store = control(STORE, 2, None, Some(1), 0);
     let sum = |mask| control(SUM, 5, None, None, mask);
     assert_eq!(found(&[store, sum(2), EXIT]), []);
     assert_eq!(found(&[store, sum(0), EXIT]), [war("R4", 0, 1)]);
-    let silent = control(STORE, 1, None, None, 0);
-    let later = control(SHARED, 1, Some(0), None, 0);
+    let silent = control(STORE, 2, None, None, 0);
+    let later = control(SHARED, 2, Some(0), None, 0);
     assert_eq!(found(&[silent, later, sum(1), EXIT]), []);
     // A barrier waits for what the queue has to read.
     assert_eq!(found(&[silent, BARRIER, sum(0), EXIT]), []);
@@ -149,20 +149,20 @@ fn transposes_read_in_order_with_stores() {
 
 #[test]
 fn shared_loads_finish_in_order() {
-    let silent = control(SHARED, 1, None, None, 0);
-    let signalled = control(SHARED2, 1, Some(0), None, 0);
+    let silent = control(SHARED, 2, None, None, 0);
+    let signalled = control(SHARED2, 2, Some(0), None, 0);
     let sum = control(SUM_SHARED, 5, None, None, 1);
     assert_eq!(found(&[silent, signalled, sum, EXIT]), []);
     // The other way round nothing covers the second.
-    let first = control(SHARED, 1, Some(0), None, 0);
-    let second = control(SHARED2, 1, None, None, 0);
+    let first = control(SHARED, 2, Some(0), None, 0);
+    let second = control(SHARED2, 2, None, None, 0);
     assert_eq!(found(&[first, second, sum, EXIT]), [raw("R7", 1, 2)]);
 }
 
 #[test]
 fn a_counted_wait_leaves_the_last_ones_out() {
-    let first = control(SHARED, 1, Some(0), None, 0);
-    let second = control(SHARED2, 1, Some(0), None, 0);
+    let first = control(SHARED, 2, Some(0), None, 0);
+    let second = control(SHARED2, 2, Some(0), None, 0);
     let sum = control(SUM_SHARED, 5, None, None, 0);
     // One may remain: R6 is there, R7 is not.
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_counted_wait_leaves_the_last_ones_out() {
 fn hazards_go_round_loops() {
     // The load at the end of the loop is read at its start.
     let sum = |mask| control(SUM, 5, None, None, mask);
-    let load = control(LOAD, 1, Some(0), None, 0);
+    let load = control(LOAD, 2, Some(0), None, 0);
     assert_eq!(found(&[sum(1), load, back(3)]), []);
     let list = found(&[sum(0), load, back(3)]);
     assert!(list.contains(&raw("R4", 1, 0)), "{list:?}");
@@ -188,8 +188,57 @@ fn hazards_go_round_loops() {
 #[test]
 fn opposite_guards_do_not_meet() {
     let guarded = |word: u128, guard: u128| word & !(0xf << 12) | guard << 12;
-    let load = guarded(control(LOAD, 1, Some(0), None, 0), 0);
+    let load = guarded(control(LOAD, 2, Some(0), None, 0), 0);
     let sum = control(SUM, 5, None, None, 0);
     assert_eq!(found(&[load, guarded(sum, 8), EXIT]), []);
     assert!(!found(&[load, guarded(sum, 0), EXIT]).is_empty());
+}
+
+/// DADD R6, R4, R6
+const DOUBLE: u128 = 0x000f_d000_0000_0006_0000_0000_0406_7229;
+/// HMMA.16816.F32.BF16 R48, R132, R154, R48
+const PRODUCT: u128 = 0x000f_ec00_0004_1830_0000_009a_8430_723c;
+
+/// FADD of `register` from R20 and R21.
+fn sum_into(register: u128) -> u128 {
+    SUM & !(0xff << 16 | 0xff << 24 | 0xff << 32) | register << 16 | 20 << 24 | 21 << 32
+}
+
+#[test]
+fn a_slow_write_is_not_overtaken_by_a_quick_one() {
+    let double = |stall| control(DOUBLE, stall, None, None, 0);
+    assert_eq!(found(&[double(6), sum_into(6), EXIT]), []);
+    let list = hazards(&[double(5), sum_into(6), EXIT]);
+    assert_eq!(list.len(), 1);
+    assert_eq!(
+        list[0].to_string(),
+        "0x0010 writes R6 that 0x0000 writes after 5 cycles, not 6"
+    );
+    // Another one of the same unit comes behind it.
+    assert_eq!(found(&[sum_into(6), sum_into(6), EXIT]), []);
+}
+
+#[test]
+fn a_matrix_product_reads_for_some_cycles() {
+    let product = |stall| control(PRODUCT, stall, None, None, 0);
+    for (register, name) in [(132, "R132"), (135, "R135"), (155, "R155")] {
+        assert_eq!(found(&[product(7), sum_into(register), EXIT]), []);
+        assert_eq!(
+            found(&[product(6), sum_into(register), EXIT]),
+            [war(name, 0, 1)]
+        );
+    }
+}
+
+#[test]
+fn a_wait_right_behind_does_not_see_the_signal() {
+    let load = |stall| control(LOAD, stall, Some(0), None, 0);
+    let sum = control(SUM, 5, None, None, 1);
+    assert_eq!(found(&[load(2), sum, EXIT]), []);
+    assert!(found(&[load(1), sum, EXIT]).contains(&raw("R4", 0, 1)));
+    // What is in between takes a cycle at least.
+    assert_eq!(
+        found(&[load(1), control(SUM_SHARED, 1, None, None, 0), sum, EXIT]),
+        []
+    );
 }

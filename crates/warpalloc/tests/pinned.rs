@@ -197,3 +197,45 @@ fn nothing_is_computed_again_from_a_pinned_value() {
         assert!(!outcome.allocation.edits.is_empty(), "{strategy:?}");
     }
 }
+
+/// A pinned value may not be copied into a lane, so that lanes are where they are for good: a
+/// quad that is written lane by lane and read as pairs takes four registers, not eight.
+#[test]
+fn lanes_of_pinned_groups_stay_where_they_are() {
+    let body = "
+        v0:r32.pinned = ld #0 : write
+        v1:r32.pinned = ld #1 : write
+        v2:r32.pinned = ld #2 : write
+        v3:r32.pinned = ld #3 : write
+        st v0, v1 : write group 0..2 align 2
+        st v2, v3 : write group 0..2 align 2
+        st v0, v1, v2, v3 : write group 0..4 align 4
+        exit : exit write";
+    for strategy in [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan] {
+        let outcome = case(body, 4, strategy).unwrap();
+        assert!(outcome.allocation.edits.is_empty(), "{strategy}");
+        let units: Vec<u16> = (0..4).map(|inst| outcome.register(inst, 0).unit).collect();
+        assert_eq!(units, [0, 1, 2, 3], "{strategy}");
+    }
+}
+
+/// Alignment holds for each group of a bundle: a pair in the middle of four lanes leaves the
+/// first one at an odd register.
+#[test]
+fn a_bundle_starts_where_all_of_its_groups_are_aligned() {
+    let body = "
+        v0:r32.pinned = ld #0 : write
+        v1:r32.pinned = ld #1 : write
+        v2:r32.pinned = ld #2 : write
+        v3:r32.pinned = ld #3 : write
+        st v0, v1 : write group 0..2 align 1
+        st v1, v2 : write group 0..2 align 2
+        st v2, v3 : write group 0..2 align 1
+        exit : exit write";
+    for strategy in [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan] {
+        let outcome = case(body, 5, strategy).unwrap();
+        assert!(outcome.allocation.edits.is_empty(), "{strategy}");
+        let units: Vec<u16> = (0..4).map(|inst| outcome.register(inst, 0).unit).collect();
+        assert_eq!(units, [1, 2, 3, 4], "{strategy}");
+    }
+}

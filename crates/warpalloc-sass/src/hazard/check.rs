@@ -74,10 +74,77 @@ pub fn check(code: &Code, cfg: &Cfg) -> Vec<Hazard> {
                 });
             }
         });
+        overtaken(code, state, at, inst, &mut found);
     });
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// How busy each scoreboard is where an instruction has waited for what it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Busy([u8; 6]);
+
+impl Busy {
+    /// The greater, the longer a wait for the scoreboard takes there.
+    pub fn on(&self, scoreboard: u8) -> u8 {
+        self.0[usize::from(scoreboard)]
+    }
+}
+
+/// How busy scoreboards are at each instruction: by the slowest that is in flight.
+pub(crate) fn busy(code: &Code, cfg: &Cfg) -> Vec<Busy> {
+    let mut all = vec![Busy::default(); code.insts().len()];
+    walk(code, cfg, |at, state, _| {
+        for pending in &state.pending {
+            let slow = match (pending.writes, pending.order) {
+                (false, _) => 1,
+                (true, Order::Load | Order::Memory | Order::Texture | Order::Free) => 3,
+                (true, _) => 2,
+            };
+            for board in (0..6).filter(|board| pending.scoreboards >> board & 1 != 0) {
+                all[at].0[board] = all[at].0[board].max(slow);
+            }
+        }
+    });
+    all
+}
+
+/// Writes of fixed latency that a later one of lower latency would overtake, and writes of
+/// registers that an instruction of fixed latency is still reading.
+fn overtaken(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Hazard>) {
+    let defs = inst.defs();
+    let class = Class::of(inst);
+    for reading in state.reading.iter().filter(|r| defs.contains(r.reg)) {
+        let earlier = &code.insts()[reading.inst];
+        // The next one of the same unit begins to read when the first has.
+        let is_in_turn = Class::of(earlier) == class || inst.latency() == Latency::Variable;
+        let must = Class::of(earlier).cycles_to_read();
+        if reading.age < must && !is_in_turn && !complementary(earlier, inst) {
+            found.push(Hazard {
+                kind: HazardKind::WriteAfterRead,
+                reg: reading.reg,
+                first: reading.inst,
+                second: at,
+                cycles: Some((reading.age, must)),
+            });
+        }
+    }
+    let is_renamable = |reg: Reg| matches!(reg.file, File::R | File::P);
+    let recent = state.recent.iter();
+    for recent in recent.filter(|r| is_renamable(r.reg) && defs.contains(r.reg)) {
+        let earlier = &code.insts()[recent.inst];
+        let lead = Class::of(earlier).lead_over(class, recent.reg.file);
+        if recent.age < lead && !complementary(earlier, inst) {
+            found.push(Hazard {
+                kind: HazardKind::WriteAfterWrite,
+                reg: recent.reg,
+                first: recent.inst,
+                second: at,
+                cycles: Some((recent.age, lead)),
+            });
+        }
+    }
 }
 
 /// Notes the least distances from producers of fixed latency to their readers.
@@ -161,9 +228,12 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
     let control = inst.control();
     wait(state, at, inst);
     if inst.mnemonic() == "BAR" {
-        state.pending.retain(|pending| {
-            pending.writes || !matches!(pending.order, Order::SharedLoad | Order::Memory)
-        });
+        state
+            .pending
+            .retain(|pending| pending.writes || !pending.order.is_queued());
+    }
+    for pending in &mut state.pending {
+        pending.fresh = 0;
     }
     let defs = inst.defs();
     if inst.guard().is_none() {
@@ -178,31 +248,48 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
                     age: 0,
                 });
             }
+            if Class::of(inst).cycles_to_read() > 0 {
+                for reg in sources(inst).iter() {
+                    state.add_reading(Recent {
+                        reg,
+                        inst: at,
+                        age: 0,
+                    });
+                }
+            }
         }
         Latency::Variable => {
             let order = Order::of(inst);
             let bit = |scoreboard: Option<u8>| scoreboard.map_or(0, |number| 1u8 << number);
             let (written, read) = (bit(control.write_scoreboard), bit(control.read_scoreboard));
+            // A wait right behind does not see what is signalled here.
+            let is_fresh = control.stall.max(1) < CYCLES_TO_SIGNAL;
+            let fresh = |boards: u8| if is_fresh { boards } else { 0 };
             for earlier in &mut state.pending {
+                let mut more = 0;
                 if order.writes_after(earlier.order) {
-                    earlier.scoreboards |= written;
+                    more |= written;
                 }
                 if !earlier.writes && order.reads_after(earlier.order) {
-                    earlier.scoreboards |= written | read;
+                    more |= written | read;
                 }
+                earlier.fresh |= fresh(more & !earlier.scoreboards);
+                earlier.scoreboards |= more;
             }
             for (registers, writes) in [(sources(inst), false), (defs, true)] {
                 for reg in registers.iter() {
                     let predicate = matches!(reg.file, File::P | File::UP);
+                    let scoreboards = match writes && !predicate {
+                        true => written,
+                        false => written | read,
+                    };
                     state.add_pending(Pending {
                         reg,
                         writes,
                         inst: at,
                         order,
-                        scoreboards: match writes && !predicate {
-                            true => written,
-                            false => written | read,
-                        },
+                        scoreboards,
+                        fresh: fresh(scoreboards),
                     });
                 }
             }
@@ -211,7 +298,10 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
     state.pass(control.stall.max(1));
 }
 
-/// The registers that an instruction of variable latency reads after it issued.
+/// The cycles after which a wait sees that an instruction has taken a scoreboard.
+const CYCLES_TO_SIGNAL: u8 = 2;
+
+/// The registers that an instruction may read after it issued.
 fn sources(inst: &Inst) -> RegSet {
     inst.operands()
         .iter()
@@ -233,7 +323,7 @@ fn find(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Haza
             true if defs.contains(pending.reg) && !order.writes_after(pending.order) => {
                 HazardKind::WriteAfterWrite
             }
-            false if defs.contains(pending.reg) && !order.reads_after(pending.order) => {
+            false if defs.contains(pending.reg) && !order.overwrites_after(pending.order) => {
                 HazardKind::WriteAfterRead
             }
             _ => continue,

@@ -1,6 +1,6 @@
 //! Classes of instructions that share latencies or finish in order.
 
-use crate::isa::{Inst, Latency, Pipe};
+use crate::isa::{Effect, File, Inst, Latency, Pipe};
 
 /// Instructions with the same latencies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,6 +68,37 @@ impl Class {
     }
 }
 
+impl Class {
+    /// The cycles from issue to where a result is in its file, at most where several are known.
+    fn cycles_to_result(self, file: File) -> u8 {
+        match (self, file) {
+            (Self::Double, File::P) => 14,
+            (_, File::P) => 13,
+            (Self::Alu | Self::Fma | Self::Wide | Self::Half, _) => 4,
+            (Self::Uniform | Self::ToUniform | Self::Control, _) => 4,
+            (Self::Double | Self::HalfTensor, _) => 9,
+            // The longest matrix product that sm_80 to sm_90 have.
+            (Self::Tensor, _) => 33,
+            // These come by scoreboard, and never sooner.
+            (Self::Xu | Self::Queue, _) => 12,
+        }
+    }
+
+    /// The cycles after issue during which sources are read, beyond those that any write takes.
+    pub(super) fn cycles_to_read(self) -> u8 {
+        match self {
+            Self::Tensor => 7,
+            _ => 0,
+        }
+    }
+
+    /// The cycles that must lie between two writes of one register, so that the first does not
+    /// overtake the second.
+    pub(super) fn lead_over(self, second: Self, file: File) -> u8 {
+        (self.cycles_to_result(file) + 1).saturating_sub(second.cycles_to_result(file))
+    }
+}
+
 /// Instructions of variable latency that write in the order they were issued.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Order {
@@ -83,6 +114,10 @@ pub(super) enum Order {
     Xu,
     /// Double precision where it has a unit behind a queue.
     Double,
+    /// Loads from global, local and generic memory: they write in any order.
+    Load,
+    /// Stores and reductions.
+    Store,
     /// Other memory instructions: they write in any order.
     Memory,
     /// None: neither reads nor writes are in order.
@@ -93,26 +128,53 @@ impl Order {
     pub fn of(inst: &Inst) -> Self {
         match (inst.pipe(), inst.mnemonic()) {
             (_, "LDS" | "LDSM" | "SHFL") => Self::SharedLoad,
+            (_, "LDG" | "LD" | "LDL") => Self::Load,
             (_, "S2R" | "S2UR") => Self::Special,
             (_, "MOVM") => Self::Transpose,
             (_, "LDC") => Self::Free,
             (Pipe::Texture, _) => Self::Texture,
-            (Pipe::Memory, _) => Self::Memory,
+            (Pipe::Memory, _) => match inst.memory().map(|memory| memory.effect) {
+                Some(Effect::Store | Effect::Reduction) => Self::Store,
+                _ => Self::Memory,
+            },
             (Pipe::Xu, _) => Self::Xu,
             (Pipe::Double, _) if inst.latency() == Latency::Variable => Self::Double,
             _ => Self::Free,
         }
     }
 
-    /// Whether two instructions write in the order of issue.
-    pub fn writes_after(self, earlier: Self) -> bool {
-        self == earlier && !matches!(self, Self::Memory | Self::Free)
+    /// Whether it goes through the memory queue.
+    pub fn is_queued(self) -> bool {
+        matches!(
+            self,
+            Self::SharedLoad | Self::Load | Self::Store | Self::Memory
+        )
     }
 
-    /// Whether two instructions read in the order of issue: those of one unit, and all
-    /// that go through the memory queue.
+    /// Whether two instructions write in the order of issue.
+    pub fn writes_after(self, earlier: Self) -> bool {
+        let in_any_order = matches!(self, Self::Load | Self::Store | Self::Memory | Self::Free);
+        self == earlier && !in_any_order
+    }
+
+    /// Whether what the earlier one reads has been read when this one has read.
     pub fn reads_after(self, earlier: Self) -> bool {
-        let queued = |order| matches!(order, Self::SharedLoad | Self::Memory | Self::Transpose);
-        self.writes_after(earlier) || queued(self) && queued(earlier)
+        let by_this = match self {
+            Self::Store => earlier.is_queued(),
+            Self::SharedLoad => matches!(earlier, Self::SharedLoad | Self::Store),
+            Self::Load | Self::Memory => earlier == self,
+            _ => false,
+        };
+        self.writes_after(earlier) || by_this
+    }
+
+    /// Whether this one may overwrite what the earlier one reads without a wait.
+    pub fn overwrites_after(self, earlier: Self) -> bool {
+        let by_this = match self {
+            Self::SharedLoad => matches!(earlier, Self::SharedLoad | Self::Store),
+            Self::Load => earlier == Self::Load,
+            _ => false,
+        };
+        self.writes_after(earlier) || by_this
     }
 }

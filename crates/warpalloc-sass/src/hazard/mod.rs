@@ -7,17 +7,22 @@
 //! 1. An instruction of fixed latency reads its sources when it issues. Its result can be read
 //!    after a number of cycles that the classes of both instructions decide
 //!    ([`Latencies`]). Cycles are the sum of the stall counts in between.
+//!    A write is not overtaken by a later one of lower latency: between the two lie as many
+//!    cycles as the first takes longer. Matrix products read for some cycles after issue.
 //! 2. An instruction of variable latency reads its general registers and writes its result at
 //!    unknown times; uniform registers and predicates it reads when it issues. Its result is
 //!    pending until its write scoreboard is waited for; its sources, and a predicate it writes,
 //!    until its read or its write scoreboard is.
-//! 3. A scoreboard counts. Waiting for it waits for every instruction that signals it.
+//! 3. A scoreboard counts. Waiting for it waits for every instruction that signals it, if that
+//!    was issued two cycles earlier: a wait right behind it does not see it yet, but for `DEPBAR`.
 //! 4. Some instructions write in the order of issue, so that waiting for a later one covers an
 //!    earlier one that signals nothing: LDS, LDSM and SHFL; S2R and S2UR; MOVM;
 //!    textures and surfaces;
 //!    transcendental functions and conversions; double precision where its latency is variable.
-//! 5. The instructions of one of these groups read in order too, and so do all that go through
-//!    the memory queue: loads, stores, atomics, shuffles, MOVM, but not LDC.
+//! 5. The instructions of one of these groups read in order too. What goes through the memory
+//!    queue has been read once a later store has read. Loads from shared memory and shuffles
+//!    stand for those and for stores before them, other loads for other loads, atomics for
+//!    atomics. Loads may overwrite what such earlier ones read; atomics may not.
 //! 6. `BAR` waits for the reads of what went through the memory queue before it.
 //! 7. `DEPBAR.LE SBn, k` waits for all but the last `k` instructions that signal a scoreboard,
 //!    which signal it in order of issue.
@@ -29,6 +34,7 @@ mod class;
 mod latency;
 mod state;
 
+pub(crate) use check::{Busy, busy};
 pub use check::{Hazard, HazardKind, check, distances};
 pub use class::Class;
 pub use latency::{Latencies, Slot};

@@ -15,6 +15,8 @@ pub(super) struct Pending {
     pub order: Order,
     /// The scoreboards, any of which says that the access has happened.
     pub scoreboards: u8,
+    /// Those of them that were taken so lately that a wait does not see it yet.
+    pub fresh: u8,
 }
 
 impl Pending {
@@ -39,11 +41,13 @@ impl Recent {
     }
 }
 
-/// Both, each in order of their keys.
+/// All of these, each in order of their keys.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct State {
     pub pending: Vec<Pending>,
     pub recent: Vec<Recent>,
+    /// Registers that instructions of fixed latency may still be reading.
+    pub reading: Vec<Recent>,
 }
 
 impl State {
@@ -51,16 +55,18 @@ impl State {
     pub fn wait(&mut self, scoreboards: u8) {
         if scoreboards != 0 {
             self.pending
-                .retain(|pending| pending.scoreboards & scoreboards == 0);
+                .retain(|pending| pending.scoreboards & !pending.fresh & scoreboards == 0);
         }
     }
 
     /// Lets cycles pass.
     pub fn pass(&mut self, cycles: u8) {
-        for recent in &mut self.recent {
-            recent.age = recent.age.saturating_add(cycles);
+        for list in [&mut self.recent, &mut self.reading] {
+            for recent in list.iter_mut() {
+                recent.age = recent.age.saturating_add(cycles);
+            }
+            list.retain(|recent| recent.age < LONGEST);
         }
-        self.recent.retain(|recent| recent.age < LONGEST);
     }
 
     /// Takes in what another path brings; says whether that is new.
@@ -73,8 +79,11 @@ impl State {
             {
                 Ok(at) => {
                     let both = self.pending[at].scoreboards & theirs.scoreboards;
-                    changed |= both != self.pending[at].scoreboards;
+                    let fresh = self.pending[at].fresh | theirs.fresh;
+                    changed |=
+                        (both, fresh) != (self.pending[at].scoreboards, self.pending[at].fresh);
                     self.pending[at].scoreboards = both;
+                    self.pending[at].fresh = fresh;
                 }
                 Err(at) => {
                     self.pending.insert(at, *theirs);
@@ -82,19 +91,8 @@ impl State {
                 }
             }
         }
-        for theirs in &other.recent {
-            match self.recent.binary_search_by_key(&theirs.key(), Recent::key) {
-                Ok(at) if theirs.age < self.recent[at].age => {
-                    self.recent[at].age = theirs.age;
-                    changed = true;
-                }
-                Ok(_) => {}
-                Err(at) => {
-                    self.recent.insert(at, *theirs);
-                    changed = true;
-                }
-            }
-        }
+        changed |= join_recent(&mut self.recent, &other.recent);
+        changed |= join_recent(&mut self.reading, &other.reading);
         changed
     }
 
@@ -108,9 +106,37 @@ impl State {
 
     /// Adds a recent result, in place.
     pub fn add_recent(&mut self, new: Recent) {
-        match self.recent.binary_search_by_key(&new.key(), Recent::key) {
-            Ok(at) => self.recent[at] = new,
-            Err(at) => self.recent.insert(at, new),
+        add(&mut self.recent, new);
+    }
+
+    /// Adds a register that is being read, in place.
+    pub fn add_reading(&mut self, new: Recent) {
+        add(&mut self.reading, new);
+    }
+}
+
+fn add(list: &mut Vec<Recent>, new: Recent) {
+    match list.binary_search_by_key(&new.key(), Recent::key) {
+        Ok(at) => list[at] = new,
+        Err(at) => list.insert(at, new),
+    }
+}
+
+/// Takes in the younger of each; says whether that is new.
+fn join_recent(ours: &mut Vec<Recent>, other: &[Recent]) -> bool {
+    let mut changed = false;
+    for theirs in other {
+        match ours.binary_search_by_key(&theirs.key(), Recent::key) {
+            Ok(at) if theirs.age < ours[at].age => {
+                ours[at].age = theirs.age;
+                changed = true;
+            }
+            Ok(_) => {}
+            Err(at) => {
+                ours.insert(at, *theirs);
+                changed = true;
+            }
         }
     }
+    changed
 }

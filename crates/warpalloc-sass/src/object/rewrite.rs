@@ -86,6 +86,8 @@ pub struct Change {
     pub stack_bytes: Option<u32>,
     /// Bytes of static shared memory, without what the system keeps.
     pub shared_bytes: Option<u64>,
+    /// The words of its `EIATTR_COOP_GROUP_MASK_REGIDS`, as many as there are.
+    pub mask_registers: Option<Vec<u32>>,
 }
 
 /// A cubin and changes to its functions.
@@ -243,6 +245,11 @@ impl<'d> Rewriter<'d> {
                     && new.frame_bytes == change.frame_bytes.or(old.frame_bytes)
                     && new.stack_bytes == change.stack_bytes.or(old.stack_bytes)
                     && new.shared_bytes == change.shared_bytes.unwrap_or(old.shared_bytes)
+                    && change.mask_registers.as_ref().is_none_or(|words| {
+                        let kind = AttributeKind::COOP_GROUP_MASK_REGIDS;
+                        let written = new.attribute(kind);
+                        written.is_some_and(|a| a.words().eq(words.iter().copied()))
+                    })
             });
             if !same {
                 let reason = "it does not read back as it was written".to_owned();
@@ -332,7 +339,31 @@ impl Edit<'_, '_> {
         if let Some(bytes) = change.shared_bytes {
             self.shared(out, bytes)?;
         }
+        if let Some(words) = &change.mask_registers {
+            self.mask_registers(out, words)?;
+        }
         Ok(())
+    }
+
+    fn mask_registers(&self, out: &mut [u8], words: &[u32]) -> Result<(), RewriteError> {
+        let kind = AttributeKind::COOP_GROUP_MASK_REGIDS;
+        let attribute = self.function.attribute(kind);
+        let attribute = attribute.filter(|a| a.words().count() == words.len());
+        let attribute = attribute.ok_or_else(|| self.refuse(format!("{kind} has other words")))?;
+        let start = self.own_attributes() + attribute.offset + 4;
+        for (index, &word) in words.iter().enumerate() {
+            put_u32(out, start + 4 * index, word);
+        }
+        Ok(())
+    }
+
+    /// Where the attributes of the function begin in the file.
+    fn own_attributes(&self) -> usize {
+        let is_it = |s: &&Section| {
+            s.name.starts_with(".nv.info.") && s.info as usize == self.function.section
+        };
+        let section = self.cubin.sections.iter().find(is_it);
+        section.map_or(0, |section| section.offset as usize)
     }
 
     /// Overwrites the number that `.nv.info` has for the function.
@@ -406,15 +437,7 @@ impl Edit<'_, '_> {
     }
 
     fn attributes(&self, out: &mut [u8], code: &NewCode) -> Result<(), RewriteError> {
-        let is_it = |s: &&Section| {
-            s.name.starts_with(".nv.info.") && s.info as usize == self.function.section
-        };
-        let start = self
-            .cubin
-            .sections
-            .iter()
-            .find(is_it)
-            .map_or(0, |s| s.offset as usize);
+        let start = self.own_attributes();
         for attribute in &self.function.attributes {
             let kind = attribute.kind;
             let value = start + attribute.offset + 4;

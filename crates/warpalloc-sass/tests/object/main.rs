@@ -11,6 +11,7 @@ mod damaged;
 mod edit;
 mod lines;
 mod measures;
+mod recolour;
 mod rewrite;
 mod spills;
 mod tools;

@@ -45,6 +45,7 @@ fn a_cubin_without_changes_comes_out_as_it_was() {
                 frame_bytes: function.frame_bytes,
                 stack_bytes: function.stack_bytes,
                 shared_bytes: Some(function.shared_bytes),
+                mask_registers: None,
             };
             rewriter.change(function.name, change).unwrap();
         }

@@ -1,5 +1,6 @@
 //! From a function to a program.
 
+use super::bundles::Bundles;
 use super::{Link, Op, Origin, Program, ProgramBlock, Value, ValueInfo};
 use crate::error::{Error, Place};
 use crate::function::{
@@ -41,9 +42,14 @@ impl<'a> Program<'a> {
             order,
             deleted: EntitySet::new(),
         };
-        let mut build = Build { program, target };
+        let mut build = Build {
+            program,
+            target,
+            bundles: Bundles::default(),
+        };
         build.blocks()?;
         build.edges();
+        build.program.links.extend(build.bundles.links());
         Ok(build.program)
     }
 }
@@ -51,6 +57,8 @@ impl<'a> Program<'a> {
 struct Build<'a> {
     program: Program<'a>,
     target: &'a Target,
+    /// Pinned values that are lanes of groups or have a fixed register.
+    bundles: Bundles,
 }
 
 /// Copies before and after an instruction.
@@ -94,6 +102,9 @@ impl Build<'_> {
         let mut around = Around::default();
         for body in bodies(function, self.target, inst)? {
             let free = body.is_free(function, inst) && !self.overwrites_input(inst, &body);
+            if self.is_pinned_bundle(inst, &body) && self.bundle(inst, &body) {
+                continue;
+            }
             if let Some(pinned) = self.pinned_seat(inst, &body) {
                 let seat = values[pinned];
                 self.restrict(inst, seat, pinned)?;
@@ -113,6 +124,47 @@ impl Build<'_> {
             ops.push(Op::Copies(around.after));
         }
         Ok(())
+    }
+
+    /// Whether `body` has several operands, all of pinned values, and no two values at one
+    /// place.
+    fn is_pinned_bundle(&self, inst: Inst, body: &Body) -> bool {
+        let function = self.program.function;
+        let vreg = |m: &Member| function.operands(inst)[m.operand].vreg;
+        let is_early = |m: &Member| function.operands(inst)[m.operand].role == Role::EarlyDef;
+        let alone = |m: &Member| {
+            let mut others = body.members.iter().filter(|o| o.offset == m.offset);
+            others.all(|o| vreg(o) == vreg(m))
+        };
+        body.members.len() > 1
+            && body
+                .members
+                .iter()
+                .all(|m| function.vreg(vreg(m)).pinned && alone(m))
+            && !(body.members.iter().any(is_early) && self.overwrites_input(inst, body))
+    }
+
+    /// Keeps the values of `body` at their distances wherever they are live, unless other
+    /// groups say otherwise.
+    fn bundle(&mut self, inst: Inst, body: &Body) -> bool {
+        let operands = self.program.function.operands(inst);
+        let members = body.members.iter();
+        let members = members.map(|m| {
+            let value = Value::new(operands[m.operand].vreg.index());
+            (value, m.offset as i32)
+        });
+        let fixed = self.only_start(inst, body);
+        let is_put = self.bundles.put(members, body.align, fixed);
+        if is_put {
+            for m in &body.members {
+                self.forbid(
+                    inst,
+                    m.operand,
+                    Value::new(operands[m.operand].vreg.index()),
+                );
+            }
+        }
+        is_put
     }
 
     /// The operand of a pinned value that makes up `body`, alone or with unpinned results
@@ -142,24 +194,15 @@ impl Build<'_> {
         let Constraint::Fixed(reg) = asked.constraint else {
             return Ok(());
         };
-        let mut links = self.program.links.iter();
-        match links.find(|link| link.members.iter().any(|m| m.0 == value)) {
-            Some(link) if link.fixed == Some(reg) => {}
-            Some(_) => {
-                return Err(Error::Impossible {
-                    place: Place::Inst(self.program.function.block_of(inst), inst),
-                    value: Some(asked.vreg),
-                    message: format!("{} is pinned and wanted in two registers", asked.vreg),
-                    help: "copy it into an ordinary virtual register first".into(),
-                });
-            }
-            None => self.program.links.push(Link {
-                members: SmallVec::from_slice(&[(value, 0)]),
-                align: 1,
-                fixed: Some(reg),
+        match self.bundles.put(std::iter::once((value, 0)), 1, Some(reg)) {
+            true => Ok(()),
+            false => Err(Error::Impossible {
+                place: Place::Inst(self.program.function.block_of(inst), inst),
+                value: Some(asked.vreg),
+                message: format!("{} is pinned and wanted in two registers", asked.vreg),
+                help: "copy it into an ordinary virtual register first".into(),
             }),
         }
-        Ok(())
     }
 
     fn is_constrained(&self, inst: Inst) -> bool {

@@ -9,19 +9,21 @@
 //! the real value by a copy right next to the instruction. A [`Link`] says how such values
 //! stand to each other. The real values are then free, an allocation exists wherever the
 //! operands of each single instruction fit, and coalescing removes the copies it can.
+//! Pinned values may not be copied: links join them directly, for as long as they live.
 //!
 //! *Edges are blocks.* Where an edge passes arguments, a block stands on it that holds the
 //! parallel copy, so that nothing else needs to know about parameters.
 //!
 //! Invariants:
-//! - a value is read and written whole; all values of a link are live only around one
-//!   instruction;
+//! - a value is read and written whole; the values of a link are live only around one
+//!   instruction, or are pinned;
 //! - blocks `0..function.block_count()` are the function's own, in its order, and hold its
 //!   instructions in the chosen order; blocks after that stand on edges and hold none;
 //! - the copies of one [`Op::Copies`] happen at once, and no value is written twice.
 
 mod banks;
 mod build;
+mod bundles;
 mod code;
 pub(crate) mod constraints;
 mod display;
@@ -78,7 +80,8 @@ pub struct ValueInfo {
     pub forbidden: Option<Box<RegSet>>,
 }
 
-/// Values that take their registers together, around one instruction.
+/// Values that take their registers together, around one instruction or, where they are
+/// pinned, for good.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Each value and its distance in units from the link's start.

@@ -1,0 +1,336 @@
+//! Recolouring: other registers for the values of a kernel, and nothing else.
+//!
+//! ```text
+//! cubin ─decode→ Code ─lower→ Function ─allocate→ Allocation ─prove→ encode ─→ scoreboards ─→ cubin
+//! ```
+//!
+//! [`lower`] makes each web of a general register a value of the allocator, [`bundles`] finds
+//! those that move together, the strategy of the options colours them within fewer and fewer
+//! registers, [`encode`] writes the new numbers, and [`scoreboards`] covers the hazards that
+//! this brings. Nothing is inserted, moved or deleted: a colouring that would need a copy or a
+//! spill slot is not taken, and the count of registers never rises.
+//!
+//! Three proofs stand between the original and the result: the allocator's checker proves the
+//! assignment, decoding again proves the encoding, the hazard checker the schedule. What can't
+//! be proved or is not known is refused, with the instruction and its offset.
+
+mod attributes;
+mod bundles;
+mod constraints;
+mod encode;
+mod lower;
+mod scoreboards;
+mod search;
+mod webs;
+
+pub use scoreboards::Added;
+
+use crate::cfg::{Cfg, CfgError};
+use crate::code::{Code, CodeError};
+use crate::hazard::{self, Hazard};
+use crate::isa::{EncodeError, File, Reg, RegSet};
+use crate::loops::Loops;
+use crate::object::{AttributeKind, Change, Cubin, Function, NewCode, RewriteError, Rewriter};
+use bundles::Bundles;
+use lower::{Keep, Lowered, lower};
+use search::Search;
+use warpalloc::Strategy;
+use warpalloc::target::REGISTER_GRANULE;
+
+/// Why a kernel was left as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecolourError {
+    /// The code can't be decoded.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// Where control goes can't be told.
+    #[error(transparent)]
+    Cfg(#[from] CfgError),
+    /// There is no code.
+    #[error("there is no code")]
+    Empty,
+    /// The cubin does not say how many registers a thread has.
+    #[error("the cubin states no register count")]
+    NoCount,
+    /// It is entered from outside at a second place.
+    #[error("at 0x{offset:04x}: it is entered from outside here too")]
+    SecondEntry {
+        /// Where.
+        offset: usize,
+    },
+    /// An instruction stands in the way.
+    #[error("at 0x{offset:04x}: {inst}: {why}")]
+    Instruction {
+        /// Where it is.
+        offset: usize,
+        /// The instruction.
+        inst: String,
+        /// What of it.
+        why: &'static str,
+    },
+    /// An attribute names registers by a layout that is not known.
+    #[error("{0} names registers")]
+    Attribute(AttributeKind),
+    /// The code has a hazard that nothing covers.
+    #[error("hazard: {0}")]
+    Hazard(Hazard),
+    /// The original code has a hazard by the rules of the hazard checker.
+    #[error("hazard in the original: {0}")]
+    OriginalHazard(Hazard),
+    /// A register can't be written into its field.
+    #[error("at 0x{offset:04x}: {error}")]
+    Encode {
+        /// Where the instruction is.
+        offset: usize,
+        /// What is wrong.
+        #[source]
+        error: EncodeError,
+    },
+    /// The allocator refuses the function.
+    #[error(transparent)]
+    Allocator(#[from] warpalloc::Error),
+}
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum Goal {
+    /// The fewest registers as the hardware gives them out, in multiples of eight. What is left
+    /// of the last eight serves to leave values where they are, and a kernel that gains nothing
+    /// stays as it was.
+    #[default]
+    Granules,
+    /// The fewest registers.
+    Fewest,
+}
+
+/// How to recolour.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecolourOptions {
+    /// Which allocator colours.
+    pub strategy: Strategy,
+    /// How far to go.
+    pub goal: Goal,
+    /// For tests: every value is moved to a random register, by this seed, within as many
+    /// registers as the original has.
+    pub random: Option<u64>,
+}
+
+/// A kernel in other registers.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Recoloured {
+    /// The registers of a thread as the cubin states them, before.
+    pub registers_before: u32,
+    /// The same now; equal to the former where the kernel stays as it was.
+    pub registers_after: u32,
+    /// The fewest that the strategy needs, counted in the same way.
+    pub fewest: u32,
+    /// The fewest that any could, by how many are live at once.
+    pub floor: u32,
+    /// The new code; `None` where no colouring takes fewer registers.
+    pub code: Option<Code>,
+    /// How many values there are.
+    pub values: usize,
+    /// How many of them have another register than before.
+    pub moved: usize,
+    /// The part of all register accesses, by loop depth, that stay in their bank.
+    pub kept_banks: f32,
+    /// What was added to the schedule.
+    pub added: Added,
+    /// What `EIATTR_COOP_GROUP_MASK_REGIDS` says now, where the kernel has it.
+    pub mask_registers: Option<Vec<u32>>,
+}
+
+/// Recolours one kernel of a cubin.
+pub fn recolour(
+    cubin: &Cubin,
+    function: &Function,
+    options: &RecolourOptions,
+) -> Result<Recoloured, RecolourError> {
+    attributes::check(function)?;
+    let code = Code::decode(function.code, cubin.arch.sm)?;
+    let cfg = Cfg::build(&code, &cubin.links(function, &code))?;
+    let stated = function.registers.ok_or(RecolourError::NoCount)?;
+    let mut done = recolour_code(function.name, &code, &cfg, stated, options)?;
+    if let Some(new) = &done.code {
+        done.mask_registers = attributes::mask_registers(function, &code, new, &cfg)?;
+    }
+    Ok(done)
+}
+
+/// Recolours code that is launched with `stated` registers.
+pub fn recolour_code(
+    name: &str,
+    code: &Code,
+    cfg: &Cfg,
+    stated: u32,
+    options: &RecolourOptions,
+) -> Result<Recoloured, RecolourError> {
+    if let Some(&hazard) = hazard::check(code, cfg).first() {
+        return Err(RecolourError::OriginalHazard(hazard));
+    }
+    let keep = match options.random {
+        Some(_) => Keep::Implied,
+        None => Keep::Predicates,
+    };
+    let lowered = lower(name, code, cfg, keep)?;
+    let used = named(code);
+    let beyond = stated.saturating_sub(u32::from(used));
+    let search = Search::new(&lowered, code.sm(), used)?;
+    let bundles = Bundles::of(&lowered, &weights(&lowered, cfg));
+    let mut result = Recoloured {
+        registers_before: stated,
+        registers_after: stated,
+        fewest: stated,
+        // What the count has beyond the highest register stays.
+        floor: (search.floor() as u32 + beyond).min(stated),
+        code: None,
+        values: lowered.registers.len(),
+        moved: 0,
+        kept_banks: 1.0,
+        added: Added::default(),
+        mask_registers: None,
+    };
+    let assignment = match options.random {
+        Some(seed) => {
+            let mut random = Random(seed);
+            let mut assignment = lowered.registers.clone();
+            bundles.shuffle(&mut assignment, used, &mut |below| random.below(below));
+            assignment
+        }
+        None => {
+            let Some((colours, least)) = search.fewest(options.strategy)? else {
+                return Ok(result);
+            };
+            result.fewest = u32::from(least) + beyond;
+            let granted = |registers: u32| registers.next_multiple_of(REGISTER_GRANULE as u32);
+            let budget = match options.goal {
+                Goal::Fewest => least,
+                Goal::Granules if granted(result.fewest) == granted(stated) => {
+                    return Ok(result);
+                }
+                // Fits: it is no more than the original takes.
+                Goal::Granules => (granted(result.fewest) - beyond).min(used.into()) as u8,
+            };
+            let squeezed = match options.goal {
+                Goal::Fewest => None,
+                Goal::Granules => bundles.squeeze(budget),
+            };
+            let mut assignment = squeezed.unwrap_or(colours);
+            bundles.settle(&mut assignment, budget);
+            assignment
+        }
+    };
+    search.prove(&assignment)?;
+    let mut insts = Vec::with_capacity(code.insts().len());
+    for (at, inst) in code.insts().iter().enumerate() {
+        let Some(of) = lowered.insts[at] else {
+            insts.push(inst.clone());
+            continue;
+        };
+        let operands = lowered.function.operands(of).iter();
+        let to: Vec<Reg> = operands
+            .map(|operand| assignment[operand.vreg.as_u32() as usize])
+            .collect();
+        insts.push(encode::rename(at, inst, &to)?);
+    }
+    let (recoloured, added) = scoreboards::cover(&code.with_insts(insts), cfg)?;
+    let now = named(&recoloured);
+    result.registers_after = (u32::from(now) + beyond).min(stated);
+    let moved = assignment.iter().zip(&lowered.registers);
+    result.moved = moved.filter(|(new, old)| new != old).count();
+    result.kept_banks = bundles.kept_banks(&assignment);
+    result.added = added;
+    result.code = Some(recoloured);
+    Ok(result)
+}
+
+/// What became of one function of a cubin.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The function's name.
+    pub name: String,
+    /// Its new registers, or why it stays as it was.
+    pub result: Result<Recoloured, RecolourError>,
+}
+
+/// Recolours every kernel of a cubin that can be, and says what became of each.
+pub fn recolour_cubin(
+    bytes: &[u8],
+    options: &RecolourOptions,
+    is_wanted: impl Fn(&Function) -> bool,
+) -> Result<(Vec<u8>, Vec<Outcome>), RewriteError> {
+    let mut rewriter = Rewriter::new(bytes)?;
+    let cubin = rewriter.cubin().clone();
+    let mut outcomes = Vec::new();
+    for function in cubin
+        .functions
+        .iter()
+        .filter(|f| f.is_entry && is_wanted(f))
+    {
+        let result = recolour(&cubin, function, options);
+        if let Ok(Recoloured {
+            code: Some(code),
+            registers_after,
+            mask_registers,
+            ..
+        }) = &result
+        {
+            let change = Change {
+                code: Some(NewCode::in_place(code.encode())),
+                // A count fits: it is no greater than the one that was read.
+                registers: u8::try_from(*registers_after).ok(),
+                mask_registers: mask_registers.clone(),
+                ..Change::default()
+            };
+            rewriter.change(function.name, change)?;
+        }
+        outcomes.push(Outcome {
+            name: function.name.to_owned(),
+            result,
+        });
+    }
+    Ok((rewriter.finish()?, outcomes))
+}
+
+/// One more than the highest general register that the code names.
+fn named(code: &Code) -> u8 {
+    let mut all = RegSet::EMPTY;
+    for inst in code.insts() {
+        all.union_with(&inst.defs());
+        all.union_with(&inst.uses());
+    }
+    all.highest(File::R).map_or(0, |highest| highest + 1)
+}
+
+/// How often each instruction of the function runs, by the depth of its loops.
+fn weights(lowered: &Lowered, cfg: &Cfg) -> Vec<f32> {
+    /// Rounds that a loop is taken to make.
+    const ROUNDS: f32 = 8.0;
+    let loops = Loops::compute(cfg);
+    let mut weights = vec![1.0; lowered.function.inst_count()];
+    for (at, inst) in lowered.insts.iter().enumerate() {
+        if let Some(inst) = inst {
+            let depth = loops.depth(cfg.block_of(at));
+            weights[inst.as_u32() as usize] = ROUNDS.powi(depth as i32);
+        }
+    }
+    weights
+}
+
+/// Random numbers for tests, after G. Steele, D. Lea and C. Flood (SplitMix, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % limit.max(1) as u64) as usize
+    }
+}

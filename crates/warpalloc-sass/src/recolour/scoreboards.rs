@@ -1,0 +1,225 @@
+//! Scheduling bits for renamed code.
+//!
+//! Renaming keeps every read with its definition: each read after a write is covered by the
+//! stalls and scoreboards that are there. Writes after reads and writes after writes are new,
+//! because a register now follows on other values. The hazard checker finds those that nothing
+//! covers, and each is covered here:
+//!
+//! - where the first instruction signals a scoreboard, the second waits for it: the one of its
+//!   reads for a write after a read, so that nothing waits for memory to answer that only has
+//!   to have read an address;
+//! - where it signals none, it is given one: the least busy where the second stands. Boards
+//!   that a `DEPBAR` counts are left alone, since it counts signals;
+//! - a write of fixed latency that would be overtaken by the next is given time by a longer
+//!   stall.
+//!
+//! Waits and stalls of the original stay, so that nothing that it ordered is lost.
+
+use super::RecolourError;
+use crate::cfg::Cfg;
+use crate::code::Code;
+use crate::hazard::{self, Busy, Hazard, HazardKind};
+use crate::isa::{Access, Control, File, Inst, Latency, Operand};
+use rustc_hash::FxHashSet;
+
+/// The stall field has four bits.
+const LONGEST_STALL: u8 = 15;
+/// From this stall on, the yield bit must be clear.
+const STALL_WITHOUT_YIELD: u8 = 12;
+/// More rounds than any code has needed.
+const ROUNDS: usize = 200;
+
+/// What was added to cover new hazards.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Added {
+    /// Waits for scoreboards.
+    pub waits: usize,
+    /// Scoreboards that instructions signal.
+    pub scoreboards: usize,
+    /// Cycles of stalls.
+    pub cycles: usize,
+    /// Operands that are no longer kept for the next instruction.
+    pub reuses_dropped: usize,
+}
+
+/// Covers the hazards of renamed `code`, or says which one can't be.
+pub(super) fn cover(code: &Code, cfg: &Cfg) -> Result<(Code, Added), RecolourError> {
+    let mut added = Added::default();
+    let mut insts = code.insts().to_vec();
+    drop_stale_reuses(&mut insts, cfg, &mut added);
+    let counted = counted_boards(&insts);
+    for _ in 0..ROUNDS {
+        let code = code.with_insts(insts.clone());
+        let mut hazards = hazard::check(&code, cfg);
+        if hazards.is_empty() {
+            return Ok((code, added));
+        }
+        let busy = hazard::busy(&code, cfg);
+        // Where the first to come waits, those behind it need not.
+        hazards.sort_by_key(|hazard| hazard.second);
+        let mut seen = FxHashSet::default();
+        for hazard in hazards.iter().filter(|hazard| seen.insert(hazard.first)) {
+            let is_covered = match hazard.cycles {
+                Some((is, must)) => lengthen(&mut insts, cfg, hazard, must - is, &mut added),
+                None => wait(&mut insts, cfg, hazard, &busy, counted, &mut added),
+            };
+            if !is_covered {
+                return Err(RecolourError::Hazard(*hazard));
+            }
+        }
+    }
+    let code = code.with_insts(insts);
+    match hazard::check(&code, cfg).first() {
+        Some(&hazard) => Err(RecolourError::Hazard(hazard)),
+        None => Ok((code, added)),
+    }
+}
+
+/// Makes the second instruction wait for the first.
+fn wait(
+    insts: &mut [Inst],
+    cfg: &Cfg,
+    hazard: &Hazard,
+    busy: &[Busy],
+    counted: u8,
+    added: &mut Added,
+) -> bool {
+    let mut first = insts[hazard.first].control();
+    let of_reads = hazard.kind == HazardKind::WriteAfterRead;
+    let board = match of_reads {
+        true => first.read_scoreboard,
+        false => first.write_scoreboard,
+    };
+    let board = match board {
+        Some(board) => board,
+        None => {
+            let free = (0..6u8).filter(|board| counted >> board & 1 == 0);
+            let Some(board) = free.min_by_key(|&board| busy[hazard.second].on(board)) else {
+                return false;
+            };
+            match of_reads {
+                true => first.read_scoreboard = Some(board),
+                false => first.write_scoreboard = Some(board),
+            }
+            insts[hazard.first] = insts[hazard.first].with_control(first);
+            added.scoreboards += 1;
+            board
+        }
+    };
+    let mut second = insts[hazard.second].control();
+    if second.wait_mask >> board & 1 == 0 {
+        second.wait_mask |= 1 << board;
+        insts[hazard.second] = insts[hazard.second].with_control(second);
+        added.waits += 1;
+    }
+    // A wait does not see a scoreboard that was taken right before it, be it by the first
+    // instruction or by another that shares it.
+    let block = &cfg.blocks()[cfg.block_of(hazard.second)].insts;
+    let before = hazard.second.checked_sub(1).filter(|at| block.contains(at));
+    for at in before.into_iter().chain([hazard.first]) {
+        let control = insts[at].control();
+        let signals = [control.write_scoreboard, control.read_scoreboard];
+        if control.stall < 2 && signals.contains(&Some(board)) {
+            insts[at] = insts[at].with_control(Control {
+                stall: 2,
+                ..control
+            });
+            added.cycles += 1;
+        }
+    }
+    true
+}
+
+/// Puts `cycles` more between the two instructions, in front of the second.
+fn lengthen(insts: &mut [Inst], cfg: &Cfg, hazard: &Hazard, cycles: u8, added: &mut Added) -> bool {
+    let block = &cfg.blocks()[cfg.block_of(hazard.second)];
+    let mut missing = cycles;
+    for at in (block.insts.start..hazard.second).rev() {
+        let control = insts[at].control();
+        let more = missing.min(LONGEST_STALL - control.stall.min(LONGEST_STALL));
+        if more > 0 {
+            insts[at] = insts[at].with_control(stalled(control, control.stall + more));
+            added.cycles += usize::from(more);
+            missing -= more;
+        }
+        if missing == 0 || at == hazard.first {
+            break;
+        }
+    }
+    missing == 0
+}
+
+fn stalled(control: Control, stall: u8) -> Control {
+    Control {
+        stall,
+        yields: control.yields && stall < STALL_WITHOUT_YIELD,
+        ..control
+    }
+}
+
+/// The scoreboards that some `DEPBAR` counts.
+fn counted_boards(insts: &[Inst]) -> u8 {
+    let mut boards = 0;
+    for inst in insts.iter().filter(|inst| inst.mnemonic() == "DEPBAR") {
+        boards |= 1 << (inst.word() >> 44 & 7) as u8;
+    }
+    boards
+}
+
+/// Clears the reuse flag of operands that the cache would be read for in vain or wrongly.
+///
+/// A flag keeps an operand for the next instruction that reads a register in the same place.
+/// It stays where that one reads the same register, and nothing up to there writes it.
+fn drop_stale_reuses(insts: &mut [Inst], cfg: &Cfg, added: &mut Added) {
+    for block in cfg.blocks() {
+        for at in block.insts.clone() {
+            let mut control = insts[at].control();
+            if control.reuse == 0 {
+                continue;
+            }
+            let behind = &insts[at..block.insts.end];
+            for slot in 0..4 {
+                if control.reuse >> slot & 1 != 0 && !is_reused(behind, slot) {
+                    control.reuse &= !(1 << slot);
+                    added.reuses_dropped += 1;
+                }
+            }
+            insts[at] = insts[at].with_control(control);
+        }
+    }
+}
+
+/// Whether the operand that the first of `insts` keeps is the next that is read in its place.
+fn is_reused(insts: &[Inst], slot: u8) -> bool {
+    let Some(kept) = insts.first().and_then(|inst| source(inst, slot)) else {
+        return false;
+    };
+    for pair in insts.windows(2) {
+        let defs = pair[0].defs();
+        if kept.registers().any(|reg| defs.contains(reg)) {
+            return false;
+        }
+        if let Some(read) = source(&pair[1], slot) {
+            return (read.first, read.width) == (kept.first, kept.width);
+        }
+    }
+    false
+}
+
+/// The general register that stands in one of the three places for sources, of an instruction
+/// that reads when it issues.
+fn source(inst: &Inst, slot: u8) -> Option<Operand> {
+    let field = match slot {
+        0 => 24,
+        1 => 32,
+        2 => 64,
+        _ => return None,
+    };
+    let operands = inst.operands().iter();
+    let mut found = operands.filter(|operand| {
+        operand.access == Access::Use && operand.file == File::R && operand.field == Some(field)
+    });
+    let fixed = inst.latency() == Latency::Fixed;
+    found.next().filter(|_| fixed).copied()
+}

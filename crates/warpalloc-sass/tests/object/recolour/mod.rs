@@ -1,0 +1,5 @@
+//! Recolouring: small code with what is expected beside it, and the corpus as ptxas builds it.
+
+mod corpus;
+mod reaching;
+mod small;

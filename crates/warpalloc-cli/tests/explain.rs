@@ -64,7 +64,7 @@ fn what_is_live_at_the_peak_comes_with_its_places_and_costs() {
          %r2       1  line 11 (sums.cu:4)  line 16 (sums.cu:9)      1         8          -\n  \
          %r3       1  line 12 (sums.cu:4)  line 17 (sums.cu:9)      1         8          -\n  \
          %r4       1  line 13 (sums.cu:4)  line 18 (sums.cu:9)      1         8          -\n  \
-         %rd1      2  line 8 (sums.cu:4)   line 15 (sums.cu:9)      9        40          1\n"
+         %rd1      2  line 8 (sums.cu:4)   line 15 (sums.cu:9)      9        40          0\n"
     );
 }
 

@@ -24,10 +24,14 @@ const HEAD: &str = ".version 9.0\n.target sm_90\n.address_size 64\n";
 fn crowded(name: &str, directives: &str, count: u32) -> String {
     let mut body = String::new();
     for i in 0..count {
-        let _ = writeln!(body, "\tld.global.u32 %r{i}, [%rd1+{}];", 4 * i);
+        let _ = writeln!(body, "\tld.volatile.global.u32 %r{i}, [%rd1+{}];", 4 * i);
     }
     for i in 0..count {
-        let _ = writeln!(body, "\tst.global.u32 [%rd1+{}], %r{i};", 4 * (count - i));
+        let _ = writeln!(
+            body,
+            "\tst.volatile.global.u32 [%rd1+{}], %r{i};",
+            4 * (count - i)
+        );
     }
     format!(
         ".visible .entry {name}(.param .u64 p)\n{directives}\n{{\n\t.reg .b32 %r<{count}>;\n\

@@ -12,8 +12,6 @@ const STORE: u128 = 0x000f_e800_0c10_1904_0000_0004_0200_7986;
 const SHARED: u128 = 0x000f_e800_0000_0800_0000_0000_0806_7984;
 /// LDS R7, [R9]
 const SHARED2: u128 = 0x000f_e800_0000_0800_0000_0000_0907_7984;
-/// MOVM.16.MT88 R59, R37
-const TRANSPOSE: u128 = 0x000f_e200_0000_0000_0000_0000_253b_723a;
 /// FADD R4, R4, R5
 const SUM: u128 = 0x000f_e200_0000_0000_0000_0005_0404_7221;
 /// FADD R10, R6, R7
@@ -136,15 +134,6 @@ fn a_store_has_read_its_data_before_they_are_overwritten() {
     assert_eq!(found(&[silent, later, sum(1), EXIT]), []);
     // A barrier waits for what the queue has to read.
     assert_eq!(found(&[silent, BARRIER, sum(0), EXIT]), []);
-}
-
-#[test]
-fn transposes_read_in_order_with_stores() {
-    let silent = control(STORE, 1, None, None, 0);
-    let transpose = control(TRANSPOSE, 1, Some(0), None, 0);
-    let sum = |mask| control(SUM, 5, None, None, mask);
-    assert_eq!(found(&[silent, transpose, sum(1), EXIT]), []);
-    assert_eq!(found(&[silent, transpose, sum(0), EXIT]), [war("R4", 0, 2)]);
 }
 
 #[test]

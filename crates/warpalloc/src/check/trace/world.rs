@@ -138,10 +138,11 @@ impl<'a> World<'a> {
     fn observe(&mut self, event: Event) {
         let function = &self.module.functions[event.function];
         let passes = |earlier: &&Event| {
-            let is_near = earlier.function == event.function
-                && function.block_of(earlier.inst) == function.block_of(event.inst);
-            let is_wall = function.is_barrier(earlier.inst) || function.is_barrier(event.inst);
-            is_near && !is_wall && earlier.inst > event.inst
+            earlier.function == event.function
+                && function.block_of(earlier.inst) == function.block_of(event.inst)
+                && !function.is_barrier(earlier.inst)
+                && !function.is_barrier(event.inst)
+                && earlier.inst > event.inst
         };
         let passed = self.trace.events.iter().rev().take_while(passes).count();
         let place = self.trace.events.len() - passed;

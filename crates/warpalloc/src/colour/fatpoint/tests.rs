@@ -523,6 +523,8 @@ fn with_policy(policy: &str) -> Options {
         split: false,
         ..Options::default()
     };
+    // Values computed again at their readers are weighed after hoisting is.
+    options.briggs.rematerialise = false;
     let setting = format!("HoistInvariantsPolicy={policy}");
     options.knobs.set(&setting).unwrap();
     options

@@ -6,7 +6,7 @@ use super::refusal::Refusal;
 use crate::cfg::Cfg;
 use crate::code::Code;
 use crate::hazard::{self, Hazard, HazardKind};
-use crate::isa::{Control, Effect, Inst, Reg};
+use crate::isa::{Control, Effect, Inst, Reg, Space};
 use crate::object::{Cubin, NewCode};
 
 /// What stands in the place of one old instruction.
@@ -52,13 +52,9 @@ pub(super) fn verify(
     }
     let cfg = Cfg::build(&code, &cubin.links(function, &code))?;
     let before = known(old, old_cfg, new, expected);
-    let moved: BTreeSet<usize> = expected
-        .iter()
-        .map(|expected| new.instructions[expected.index] / 16)
-        .collect();
     let is_new = |hazard: &&Hazard| {
         let key = (hazard.kind, hazard.reg, hazard.first, hazard.second);
-        !before.contains(&key) && !is_in_order(&code, &moved, hazard)
+        !before.contains(&key) && !is_in_order(&code, hazard)
     };
     match hazard::check(&code, &cfg).iter().find(is_new) {
         None => Ok(()),
@@ -66,18 +62,18 @@ pub(super) fn verify(
     }
 }
 
-/// Whether a load overwrites what an earlier access reads, one of the two moved. ptxas wrote no
-/// wait between them where both went through the memory queue, which reads in order; accesses to
-/// shared memory go through the same queue.
-fn is_in_order(code: &Code, moved: &BTreeSet<usize>, hazard: &Hazard) -> bool {
-    let does = |index: usize, effects: &[Effect]| {
-        let memory = code.insts()[index].memory();
-        memory.is_some_and(|memory| effects.contains(&memory.effect))
+/// Whether a load overwrites what an earlier access reads, one of the two in shared memory. ptxas
+/// wrote no wait between them where both went through the memory queue, which reads in order;
+/// accesses to shared memory go through the same queue.
+fn is_in_order(code: &Code, hazard: &Hazard) -> bool {
+    let memories = [hazard.first, hazard.second].map(|index| code.insts()[index].memory());
+    let [Some(first), Some(second)] = memories else {
+        return false;
     };
     hazard.kind == HazardKind::WriteAfterRead
-        && (moved.contains(&hazard.first) || moved.contains(&hazard.second))
-        && does(hazard.first, &[Effect::Load, Effect::Store])
-        && does(hazard.second, &[Effect::Load])
+        && [first.space, second.space].contains(&Space::Shared)
+        && matches!(first.effect, Effect::Load | Effect::Store)
+        && second.effect == Effect::Load
 }
 
 type Key = (HazardKind, Reg, usize, usize);

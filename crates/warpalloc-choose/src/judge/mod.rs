@@ -2,7 +2,7 @@
 //!
 //! One warp is simulated block by block: it issues in order, stalls as the scheduling bits say,
 //! and waits for scoreboards until the latency of what they guard has passed. That gives its
-//! cycles where nothing else runs ([`Estimate::latency`]); the slots it takes of the scheduler
+//! cycles where nothing else runs ([`Estimate::alone`]); the slots it takes of the scheduler
 //! and of the memory pipe bound how many warps can overlap. Blocks count by their frequency,
 //! which loop nesting and branches give as the allocators have it.
 //!

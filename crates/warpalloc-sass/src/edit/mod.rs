@@ -1,7 +1,7 @@
 //! Inserting instructions into the code of a function.
 //!
 //! An [`Edit`] collects instructions to put before and after others, and gives the new code with
-//! the places of the old instructions in it ([`NewCode`]), which
+//! the places of the old instructions in it ([`NewCode`](crate::object::NewCode)), which
 //! [`Rewriter`](crate::object::Rewriter) takes. Branches, calls, convergence barriers, the origins
 //! of indirect branches and returns, and the return addresses that code moves into registers
 //! follow the instructions they speak of.

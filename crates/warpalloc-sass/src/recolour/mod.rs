@@ -4,9 +4,9 @@
 //! cubin ─decode→ Code ─lower→ Function ─allocate→ Allocation ─prove→ encode ─→ scoreboards ─→ cubin
 //! ```
 //!
-//! [`lower`] makes each web of a general register a value of the allocator, [`bundles`] finds
+//! `lower` makes each web of a general register a value of the allocator, `bundles` finds
 //! those that move together, the strategy of the options colours them within fewer and fewer
-//! registers, [`encode`] writes the new numbers, and [`scoreboards`] covers the hazards that
+//! registers, `encode` writes the new numbers, and `scoreboards` covers the hazards that
 //! this brings. Nothing is inserted, moved or deleted: a colouring that would need a copy or a
 //! spill slot is not taken, and the count of registers never rises.
 //!

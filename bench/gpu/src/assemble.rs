@@ -301,6 +301,7 @@ impl Workshop {
             command.arg("--no-cache").arg("--ptxas").arg(ptxas);
             let launch = &source.kernels[build.kernel].launch;
             command.args(["--block", &launch.block.count().to_string()]);
+            command.args(["--dynamic-shared", &launch.dynamic_shared.to_string()]);
             if strategy == "best" {
                 command.args(["--grid", &launch.grid.count().to_string()]);
             }

@@ -76,7 +76,6 @@ impl Cache {
         } else {
             ""
         });
-        part(if request.exhaustive { "exhaustive" } else { "" });
         self.folder.join(format!("{:x}.json", hash.finalize()))
     }
 }
@@ -103,7 +102,6 @@ fn read_choice(kept: &Value) -> Option<KernelChoice> {
                 (Some(alone), Some(full)) => Ok([alone, full]),
                 _ => Err(kept["reason"].as_str()?.to_owned()),
             },
-            text: String::new(),
         })
     });
     Some(KernelChoice {

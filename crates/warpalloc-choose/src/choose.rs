@@ -1,7 +1,7 @@
 //! Candidates built, judged and compared, kernel by kernel.
 
 use rayon::prelude::*;
-use warpalloc_ptx::ast::Module;
+use warpalloc_ptx::ast::{Item, Linkage, Module, VarDecl};
 use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError, Treatment,
     allocate_module,
@@ -22,6 +22,9 @@ const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// The most threads that are started, whatever the caller asks for.
 const MOST_THREADS: usize = 256;
 
+/// Shared memory that every launch gets without asking for more.
+const WITHOUT_OPT_IN: u64 = 48 * 1024;
+
 /// What to choose for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -39,8 +42,6 @@ pub struct Request<'a> {
     /// Whether the result is machine code ([`assemble`]), so that what ptxas makes may be
     /// rewritten.
     pub machine_code: bool,
-    /// Whether every candidate is built and judged, also where ptxas does not spill.
-    pub exhaustive: bool,
     /// Where choices are kept.
     pub cache: Option<&'a Cache>,
 }
@@ -53,8 +54,6 @@ pub struct Judged {
     /// Its cycles over the original's where one warp runs alone and where the machine is full
     /// (twice the same where the launch is known), or why it is out of the question.
     pub ratios: Result<[f64; 2], String>,
-    /// The module with this kernel allocated so; empty where it was not built.
-    pub text: String,
 }
 
 impl Judged {
@@ -155,11 +154,14 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
 pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, ChooseError> {
     let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
     let wanted = wanted_functions(&module, request.options)?;
-    let arch = architecture(&module, request.options);
+    let facts = Facts {
+        arch: architecture(&module, request.options),
+        sized_at_launch: module.items.iter().any(is_dynamic_shared),
+    };
     let kept = request.cache.and_then(|cache| cache.get(&request));
     let kernels = match kept {
         Some(kernels) => kernels,
-        None => chosen(request, &wanted, &arch, progress)?,
+        None => chosen(request, &wanted, &facts, progress)?,
     };
     let result = joined(request, &wanted, &kernels)?;
     Ok(Choice { result, kernels })
@@ -168,10 +170,10 @@ pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, Ch
 fn chosen(
     request: Request,
     wanted: &[Wanted],
-    arch: &str,
+    facts: &Facts,
     progress: Option<Progress>,
 ) -> Result<Vec<KernelChoice>, ChooseError> {
-    let work = || choose_each(request, wanted, arch, progress);
+    let work = || choose_each(request, wanted, facts, progress);
     let kernels = match request.options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
             // More threads than functions have nothing to do.
@@ -210,6 +212,19 @@ fn wanted_functions(module: &Module, options: &ModuleOptions) -> Result<Vec<Want
     Ok(named.collect())
 }
 
+/// What a module says of all its kernels.
+struct Facts {
+    /// What to assemble for.
+    arch: String,
+    /// Whether launches say how much shared memory there is.
+    sized_at_launch: bool,
+}
+
+fn is_dynamic_shared(item: &Item) -> bool {
+    let is_extern = |var: &VarDecl| var.linkage == Linkage::Extern;
+    matches!(item, Item::Var(var) if var.space.starts_with("shared") && is_extern(var))
+}
+
 /// What ptxas is to assemble for: the caller's machine, or the module's.
 fn architecture(module: &Module, options: &ModuleOptions) -> String {
     let declared = module
@@ -229,7 +244,7 @@ fn architecture(module: &Module, options: &ModuleOptions) -> String {
 fn choose_each(
     request: Request,
     wanted: &[Wanted],
-    arch: &str,
+    facts: &Facts,
     progress: Option<Progress>,
 ) -> Result<Vec<KernelChoice>, ChooseError> {
     let kernels: Vec<&Wanted> = wanted.iter().filter(|w| w.is_entry).collect();
@@ -237,7 +252,7 @@ fn choose_each(
     let chosen = kernels.par_iter().map(|kernel| {
         let choice = Contest {
             request,
-            arch,
+            facts,
             kernel: &kernel.name,
         }
         .hold();
@@ -253,7 +268,7 @@ fn choose_each(
 /// One kernel's candidates against each other.
 struct Contest<'a> {
     request: Request<'a>,
-    arch: &'a str,
+    facts: &'a Facts,
     kernel: &'a str,
 }
 
@@ -277,11 +292,15 @@ impl Contest<'_> {
         let baseline = Judged {
             candidate: Candidate::Original,
             ratios: Ok([1.0, 1.0]),
-            text: original.text.clone(),
         };
-        if !original.estimate.spills && !self.request.exhaustive {
+        if !original.estimate.spills {
             let reason = "left as it is: ptxas does not spill in it".to_owned();
             return Ok(left(reason, vec![baseline]));
+        }
+        if self.facts.sized_at_launch && self.request.dynamic_shared.is_none() {
+            let reason = "left as it is: its shared memory is sized at the launch; \
+                          --dynamic-shared says how much there is";
+            return Ok(left(reason.to_owned(), vec![baseline]));
         }
         let mut candidates = vec![baseline];
         let others = match self.request.machine_code {
@@ -326,14 +345,9 @@ impl Contest<'_> {
             candidate = roomier;
             built = self.build(ptxas, candidate)?;
         }
-        let (text, ratios) = match built {
-            Ok(built) => (built.text, Ok(built.estimate.over(&original.estimate))),
-            Err(reason) => (String::new(), Err(reason)),
-        };
         Ok(Judged {
             candidate,
-            ratios,
-            text,
+            ratios: built.map(|built| built.estimate.over(&original.estimate)),
         })
     }
 
@@ -349,7 +363,6 @@ impl Contest<'_> {
         Judged {
             candidate: Candidate::Moved { all },
             ratios: estimate.map(|estimate| estimate.over(&original.estimate)),
-            text: original.text.clone(),
         }
     }
 
@@ -361,7 +374,7 @@ impl Contest<'_> {
         }
     }
 
-    /// The text of a candidate and the estimate of what ptxas makes of it, or why there is none.
+    /// What ptxas makes of a candidate, or why there is none.
     fn build(
         &self,
         ptxas: &Ptxas,
@@ -374,7 +387,7 @@ impl Contest<'_> {
         }
         let assembly = Assembly {
             text: &result.text,
-            arch: self.arch,
+            arch: &self.facts.arch,
             entry: Some(self.kernel),
             contraction: options.contraction,
         };
@@ -384,20 +397,30 @@ impl Contest<'_> {
             Err(error) => return Err(error.into()),
         };
         let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-        Ok(match estimate {
-            Ok(estimate) => Ok(Built {
-                text: result.text,
-                cubin,
-                estimate,
-            }),
-            Err(error) => Err(unjudged(&error)),
+        let estimate = estimate.map_err(|error| unjudged(&error));
+        let estimate = estimate.and_then(|estimate| match self.overflow(candidate, &estimate) {
+            Some(reason) => Err(reason),
+            None => Ok(estimate),
+        });
+        Ok(estimate.map(|estimate| Built { cubin, estimate }))
+    }
+
+    /// Why a launch that gives the kernel dynamic shared memory might fail.
+    fn overflow(&self, candidate: Candidate, estimate: &Estimate) -> Option<String> {
+        let dynamic = self
+            .request
+            .dynamic_shared
+            .filter(|_| self.facts.sized_at_launch)?;
+        let bytes = estimate.shared_bytes + u64::from(dynamic);
+        let is_ours = candidate != Candidate::Original;
+        (is_ours && bytes > WITHOUT_OPT_IN).then(|| {
+            format!("{bytes} bytes of shared memory with the dynamic share, {WITHOUT_OPT_IN} launch for sure")
         })
     }
 }
 
 /// A candidate that was assembled.
 struct Built {
-    text: String,
     cubin: Vec<u8>,
     estimate: Estimate,
 }
@@ -422,11 +445,20 @@ fn obstacle(candidate: Candidate, result: &ModuleResult, kernel: &str) -> Option
             let warning = report.warnings.iter().find(about_space);
             Some(warning.map_or("it spills to local memory".to_owned(), Clone::clone))
         }
+        (Outcome::Allocated(_), _) if may_differ(report) => {
+            Some("the last bits of its results might differ".to_owned())
+        }
         (Outcome::Allocated(allocated), _) if allocated.stats.fell_back => {
             Some("no round of allocation succeeded".to_owned())
         }
         _ => None,
     }
+}
+
+/// Whether ptxas might round otherwise than in the original.
+fn may_differ(function: &FunctionReport) -> bool {
+    let contraction = function.contraction.as_ref();
+    contraction.is_some_and(|contraction| contraction.obstacle.is_some())
 }
 
 /// The module with each kernel allocated as chosen, and each device function as it is.
@@ -470,4 +502,26 @@ fn joined(
         functions,
         promoted: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(alone: f64, full: f64) -> Judged {
+        Judged {
+            candidate: Candidate::SharedPragma,
+            ratios: Ok([alone, full]),
+        }
+    }
+
+    #[test]
+    fn a_candidate_must_be_better_in_both_settings_and_by_enough() {
+        assert!(judged(0.7, 0.9).is_better(WORTH_IT_ANYWHERE));
+        assert!(!judged(1.01, 0.3).is_better(WORTH_IT_ANYWHERE));
+        assert!(!judged(0.3, 1.01).is_better(WORTH_IT_ANYWHERE));
+        assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
+        assert!(judged(0.85, 0.85).is_better(WORTH_IT));
+        assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
+    }
 }

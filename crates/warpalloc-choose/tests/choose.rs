@@ -32,18 +32,24 @@ fn options(entry: &str, cap: u32) -> ModuleOptions {
     }
 }
 
-fn chosen(source: &str, options: &ModuleOptions, ptxas: Option<&Ptxas>) -> Choice {
-    let request = Request {
+fn request<'a>(
+    source: &'a str,
+    options: &'a ModuleOptions,
+    ptxas: Option<&'a Ptxas>,
+) -> Request<'a> {
+    Request {
         source,
         options,
         ptxas,
         grid: Some(256),
         dynamic_shared: None,
         machine_code: false,
-        exhaustive: false,
         cache: None,
-    };
-    choose(request, None).unwrap()
+    }
+}
+
+fn chosen(source: &str, options: &ModuleOptions, ptxas: Option<&Ptxas>) -> Choice {
+    choose(request(source, options, ptxas), None).unwrap()
 }
 
 /// The kernel's 64-bit limbs spill at 24 registers inside its loop, where stores to local memory
@@ -129,14 +135,8 @@ fn a_choice_is_kept_by_content() {
     let source = corpus("wide.sm_90.ptx");
     let options = options("limbs", 24);
     let request = Request {
-        source: &source,
-        options: &options,
-        ptxas: Some(&ptxas),
-        grid: Some(256),
-        dynamic_shared: None,
-        machine_code: false,
-        exhaustive: false,
         cache: Some(&cache),
+        ..request(&source, &options, Some(&ptxas))
     };
     let first = choose(request, None).unwrap();
     std::fs::remove_file(&link).unwrap();
@@ -192,14 +192,8 @@ fn machine_code_is_chosen_and_assembled() {
     let source = corpus("wide.sm_90.ptx");
     let options = options("limbs", 24);
     let request = Request {
-        source: &source,
-        options: &options,
-        ptxas: Some(&ptxas),
-        grid: Some(256),
-        dynamic_shared: None,
         machine_code: true,
-        exhaustive: false,
-        cache: None,
+        ..request(&source, &options, Some(&ptxas))
     };
     let choice = choose(request, None).unwrap();
     let kernel = &choice.kernels[0];
@@ -207,8 +201,9 @@ fn machine_code_is_chosen_and_assembled() {
     let judged = kernel.candidates.iter().find(|c| c.candidate == moved);
     assert!(judged.unwrap().score().unwrap() < 1.0, "{}", kernel.reason);
     let cubin = warpalloc_choose::assemble(request, &choice).unwrap();
+    let capped = source.replacen("\n{", "\n.maxnreg 24\n{", 1);
     let original = Assembly {
-        text: &kernel.candidates[0].text,
+        text: &capped,
         arch: "sm_90",
         entry: None,
         contraction: Contraction::Ptxas,
@@ -227,4 +222,34 @@ fn machine_code_is_chosen_and_assembled() {
         .find(|c| c.candidate == kernel.chosen);
     let expected = taken.unwrap().score().unwrap();
     assert!((ratio - expected).abs() < 1e-9, "{ratio}, {expected}");
+}
+
+/// What a launch adds to shared memory is not in the text, and more of it may not launch.
+#[test]
+fn spills_keep_out_of_shared_memory_that_launches_size() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("dynshared.sm_90.ptx");
+    let mut options = options("tiled", 32);
+    options.block = Some(256);
+    let unknown = chosen(&source, &options, Some(&ptxas));
+    let kernel = &unknown.kernels[0];
+    assert_eq!(kernel.chosen, Candidate::Original);
+    assert!(
+        kernel.reason.contains("sized at the launch"),
+        "{}",
+        kernel.reason
+    );
+    let full = Request {
+        dynamic_shared: Some(48 * 1024),
+        ..request(&source, &options, Some(&ptxas))
+    };
+    let full = choose(full, None).unwrap();
+    assert_eq!(full.kernels[0].chosen, Candidate::Original);
+    let known = Request {
+        dynamic_shared: Some(16 * 1024),
+        ..request(&source, &options, Some(&ptxas))
+    };
+    let known = choose(known, None).unwrap();
+    assert_ne!(known.kernels[0].chosen, Candidate::Original);
 }

@@ -76,7 +76,6 @@ impl Chooser {
             grid: self.launch.grid,
             dynamic_shared: self.launch.dynamic_shared,
             machine_code,
-            exhaustive: false,
             cache: self.cache.as_ref(),
         };
         let choice = choose(request, Some(&progress));

@@ -299,7 +299,6 @@ impl<'t> Tuner<'t> {
             grid: self.grid,
             dynamic_shared: None,
             machine_code: false,
-            exhaustive: false,
             cache: cache.as_ref(),
         };
         let choice = choose(request, None).map_err(|error| match error {

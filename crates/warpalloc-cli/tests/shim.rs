@@ -532,8 +532,9 @@ fn a_kernel_that_spills_in_a_loop_is_replaced() {
     );
     place.write("loop.ptx", &dynamic);
     place.ptxas(&real, &args);
-    assert_eq!(
-        place.last()["reason"],
-        "its shared memory is sized at the launch"
+    let reason = place.last()["reason"].to_string();
+    assert!(
+        reason.contains("its shared memory is sized at the launch"),
+        "{reason}"
     );
 }

@@ -124,6 +124,35 @@ impl Cfg {
         &self.entries
     }
 
+    /// The blocks that can be reached, each after its predecessors but for those of back edges.
+    pub fn reverse_postorder(&self) -> Vec<usize> {
+        let blocks = self.blocks();
+        let mut seen = FixedBitSet::with_capacity(blocks.len());
+        let mut order = Vec::new();
+        for &entry in self.entries() {
+            if seen.put(entry) {
+                continue;
+            }
+            let mut stack = vec![(entry, 0)];
+            while let Some((block, next)) = stack.last_mut() {
+                match blocks[*block].succs.get(*next) {
+                    Some(&succ) => {
+                        *next += 1;
+                        if !seen.put(succ) {
+                            stack.push((succ, 0));
+                        }
+                    }
+                    None => {
+                        order.push(*block);
+                        stack.pop();
+                    }
+                }
+            }
+        }
+        order.reverse();
+        order
+    }
+
     /// Whether control can reach a block from an entry.
     pub fn is_reachable(&self, block: usize) -> bool {
         self.reachable.contains(block)

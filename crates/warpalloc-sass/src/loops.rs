@@ -16,7 +16,7 @@ impl Loops {
     /// adds no depth.
     pub fn compute(cfg: &Cfg) -> Self {
         let blocks = cfg.blocks();
-        let order = reverse_postorder(cfg);
+        let order = cfg.reverse_postorder();
         let dominators = dominators(cfg, &order);
         let mut depth = vec![0; blocks.len()];
         let mut headers = Vec::new();
@@ -60,34 +60,6 @@ impl Loops {
     pub fn headers(&self) -> &[usize] {
         &self.headers
     }
-}
-
-fn reverse_postorder(cfg: &Cfg) -> Vec<usize> {
-    let blocks = cfg.blocks();
-    let mut seen = FixedBitSet::with_capacity(blocks.len());
-    let mut order = Vec::new();
-    for &entry in cfg.entries() {
-        if seen.put(entry) {
-            continue;
-        }
-        let mut stack = vec![(entry, 0)];
-        while let Some((block, next)) = stack.last_mut() {
-            match blocks[*block].succs.get(*next) {
-                Some(&succ) => {
-                    *next += 1;
-                    if !seen.put(succ) {
-                        stack.push((succ, 0));
-                    }
-                }
-                None => {
-                    order.push(*block);
-                    stack.pop();
-                }
-            }
-        }
-    }
-    order.reverse();
-    order
 }
 
 /// For each block the number of its immediate dominator in `order`, counted from 1; 0 is the

@@ -11,7 +11,7 @@ pub fn frequencies(cfg: &Cfg, loops: &Loops, trips: f64) -> Vec<f64> {
     for &entry in cfg.entries() {
         share[entry] = 1.0;
     }
-    for block in topological(cfg) {
+    for block in cfg.reverse_postorder() {
         let depth = loops.depth(block);
         let succs = &blocks[block].succs;
         let stays = |succ: usize| loops.depth(succ) >= depth;
@@ -34,33 +34,4 @@ pub fn frequencies(cfg: &Cfg, loops: &Loops, trips: f64) -> Vec<f64> {
 /// Edges to a header that stands before them in the code close its loop.
 fn is_back_edge(loops: &Loops, from: usize, to: usize) -> bool {
     to <= from && loops.headers().binary_search(&to).is_ok()
-}
-
-/// Blocks in an order in which predecessors come first, back edges aside.
-pub fn topological(cfg: &Cfg) -> Vec<usize> {
-    let blocks = cfg.blocks();
-    let mut seen = vec![false; blocks.len()];
-    let mut order = Vec::with_capacity(blocks.len());
-    for &entry in cfg.entries() {
-        if std::mem::replace(&mut seen[entry], true) {
-            continue;
-        }
-        let mut stack = vec![(entry, 0)];
-        while let Some((block, next)) = stack.last_mut() {
-            match blocks[*block].succs.get(*next) {
-                Some(&succ) => {
-                    *next += 1;
-                    if !std::mem::replace(&mut seen[succ], true) {
-                        stack.push((succ, 0));
-                    }
-                }
-                None => {
-                    order.push(*block);
-                    stack.pop();
-                }
-            }
-        }
-    }
-    order.reverse();
-    order
 }

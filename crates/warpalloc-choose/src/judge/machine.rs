@@ -79,3 +79,17 @@ impl Machine {
         near_instructions: 4096.0,
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Machine;
+
+    #[test]
+    fn code_is_fetched_slower_once_it_is_long() {
+        let machine = Machine::H200;
+        assert_eq!(machine.fetch_cycles(1), machine.fetch);
+        assert_eq!(machine.fetch_cycles(4096), machine.fetch);
+        let mean = (machine.fetch + machine.far_fetch) / 2.0;
+        assert!((machine.fetch_cycles(8192) - mean).abs() < 1e-9);
+    }
+}

@@ -73,6 +73,8 @@ pub struct Estimate {
     pub alone: f64,
     /// Where the grid is large, so that multiprocessors hold as many blocks as they can.
     pub full: f64,
+    /// Shared memory that the code declares, in bytes per block.
+    pub shared_bytes: u64,
     /// Whether it stores to local memory.
     pub spills: bool,
     /// The kernel's own instructions among them.
@@ -173,7 +175,49 @@ pub fn judge(
     Ok(Estimate {
         alone: alone_cycles,
         full,
+        shared_bytes: function.shared_bytes,
         spills: code.insts().iter().any(stores_to_local),
         work: alone.work,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_warp_shares_its_multiprocessor_with_nobody() {
+        let machine = Machine {
+            overlap: 64.0,
+            ..Machine::H200
+        };
+        let cost = Cost {
+            latency: 100.0,
+            issue: 10.0,
+            memory: 60.0,
+            work: 1.0,
+        };
+        let cycles = |warps: f64| per_warp(&machine, &cost, warps).round();
+        assert_eq!(cycles(1.0), 100.0, "it waits for itself alone");
+        assert_eq!(cycles(4.0), 240.0, "four share one memory pipe");
+        assert_eq!(
+            cycles(64.0),
+            240.0,
+            "more of them hide latency, not the pipe"
+        );
+    }
+
+    #[test]
+    fn the_same_work_is_compared() {
+        let estimate = |cycles: f64, work: f64| Estimate {
+            alone: cycles,
+            full: cycles,
+            shared_bytes: 0,
+            spills: true,
+            work,
+        };
+        let unrolled = estimate(150.0, 2.0);
+        assert_eq!(unrolled.over(&estimate(100.0, 1.0)), [0.75; 2]);
+        assert_eq!(estimate(150.0, 0.0).over(&estimate(100.0, 1.0)), [1.5; 2]);
+    }
 }

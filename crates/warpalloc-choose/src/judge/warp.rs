@@ -1,7 +1,6 @@
 //! One warp, issuing in order.
 
 use super::Machine;
-use super::frequency::topological;
 use warpalloc_sass::isa::{Effect, Inst, Latency, Pipe, Space};
 use warpalloc_sass::{Cfg, Code};
 
@@ -44,7 +43,7 @@ pub fn simulate(
     misses: f64,
 ) -> Cost {
     let blocks = cfg.blocks();
-    let order = topological(cfg);
+    let order = cfg.reverse_postorder();
     let mut ends: Vec<Pending> = vec![[0.0; SCOREBOARDS]; blocks.len()];
     let mut cost = Cost::default();
     for _ in 0..2 {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use warpalloc_choose::{Cache, Candidate, Ptxas, Request};
 use warpalloc_ptx::contract::Contraction;
-use warpalloc_ptx::module::{FunctionReport, ModuleOptions};
+use warpalloc_ptx::module::ModuleOptions;
 use warpalloc_ptx::{LEAST_CAP, entry_facts};
 use warpalloc_sass::object::Cubin;
 
@@ -113,10 +113,6 @@ fn replacement(
     if module.text.len() > MOST_BYTES {
         return Err("the module is too large to compare candidates".to_owned());
     }
-    // Spill memory beside it could make a launch fail.
-    if has_dynamic_shared(&module.text) {
-        return Err("its shared memory is sized at the launch".to_owned());
-    }
     let ptxas = Ptxas::at(real).map_err(|error| error.to_string())?;
     let cache = Cache::of_user();
     let mut text = module.text.clone();
@@ -142,7 +138,6 @@ fn replacement(
             grid: None,
             dynamic_shared: None,
             machine_code: false,
-            exhaustive: false,
             cache: cache.as_ref(),
         };
         let choice = warpalloc_choose::choose(request, None).map_err(|error| error.to_string())?;
@@ -151,10 +146,6 @@ fn replacement(
         };
         if own.chosen == Candidate::Original {
             kept = own.reason.clone();
-            continue;
-        }
-        if choice.result.functions.iter().any(may_differ) {
-            kept = "the last bits of its results might differ".to_owned();
             continue;
         }
         replaced.push(Replaced {
@@ -168,17 +159,6 @@ fn replacement(
         true => Err(kept),
         false => Ok((text, replaced)),
     }
-}
-
-/// Whether ptxas might round otherwise than in the original.
-fn may_differ(function: &FunctionReport) -> bool {
-    let contraction = function.contraction.as_ref();
-    contraction.is_some_and(|contraction| contraction.obstacle.is_some())
-}
-
-fn has_dynamic_shared(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim_start);
-    lines.any(|line| line.starts_with(".extern") && line.contains(".shared"))
 }
 
 fn machine(invocation: &Invocation) -> Option<u32> {

@@ -35,6 +35,9 @@ pub enum Allocator {
     Cubin(Recipe),
     /// ptxas alone, from the original PTX with this `.pragma` and the launch bounds in every entry.
     Pragma(String),
+    /// A program that stands in for ptxas, from the original PTX with the launch bounds in every
+    /// entry: `warpalloc shim install` makes one.
+    Shim(PathBuf),
 }
 
 /// How `warpalloc alloc` is called on a cubin: `NAME` or `NAME=FLAGS`.
@@ -104,6 +107,7 @@ impl Build {
             Allocator::Warpalloc { strategy, space } => format!("{strategy}.{space}"),
             Allocator::Cubin(recipe) => format!("cubin.{}", recipe.name),
             Allocator::Pragma(pragma) => format!("pragma.{pragma}"),
+            Allocator::Shim(_) => "shim".to_owned(),
         };
         let source = &sources[self.source];
         format!(
@@ -172,16 +176,37 @@ impl Workshop {
         };
         let texts_done = builds.iter().zip(&texts).map(image_of);
         let mut images: Vec<Result<Image, String>> = texts_done.collect();
+        let is_text =
+            |allocator: &Allocator| !matches!(allocator, Allocator::Cubin(_) | Allocator::Shim(_));
         let rewritten: Vec<usize> = (0..builds.len())
-            .filter(|&index| matches!(builds[index].allocator, Allocator::Cubin(_)))
+            .filter(|&index| !is_text(&builds[index].allocator))
             .collect();
         let made = in_parallel(self.jobs, &rewritten, |&index| {
-            self.rewritten(sources, builds, &images, &builds[index])
+            match &builds[index].allocator {
+                Allocator::Shim(shim) => self.shimmed(sources, &builds[index], shim),
+                _ => self.rewritten(sources, builds, &images, &builds[index]),
+            }
         });
         for (index, image) in rewritten.into_iter().zip(made) {
             images[index] = image;
         }
         images
+    }
+
+    /// What a program in the place of ptxas makes of the whole module, as compilers call it.
+    fn shimmed(&self, sources: &[Source], build: &Build, shim: &Path) -> Result<Image, String> {
+        let source = &sources[build.source];
+        let entry = &source.kernels[build.kernel].name;
+        let image = || {
+            let text = with_cap(&source.bounded()?, build.cap, &source.name)?;
+            let image = self.assembled_by(shim, &text, None, &build.stem(sources))?;
+            let resources = resources::of_cubin(&std::fs::read(&image)?, entry)?;
+            Ok(Image {
+                path: image,
+                resources: Some(resources),
+            })
+        };
+        image().map_err(|error: anyhow::Error| format!("{error:#}"))
     }
 
     /// What the allocator makes of a cubin of ptxas.
@@ -256,6 +281,7 @@ impl Workshop {
                 .and_then(|text| with_pragma(&text, pragma, &source.name))
                 .and_then(|text| with_cap(&text, build.cap, &source.name)),
             Allocator::Cubin(_) => return Err("made of another build".to_owned()),
+            Allocator::Shim(_) => return Err("made by another program".to_owned()),
         };
         text.map_err(|error| format!("{error:#}"))
     }
@@ -341,26 +367,40 @@ impl Workshop {
     }
 
     fn assemble(&self, text: &str, entry: &str, stem: &str) -> Result<Image> {
-        let ptx = self.folder.join(format!("{stem}.ptx"));
-        std::fs::write(&ptx, text)?;
         let Some(ptxas) = &self.ptxas else {
+            let ptx = self.folder.join(format!("{stem}.ptx"));
+            std::fs::write(&ptx, text)?;
             return Ok(Image {
                 path: ptx,
                 resources: None,
             });
         };
-        let cubin = self.folder.join(format!("{stem}.cubin"));
-        let mut command = Command::new(ptxas);
-        let fmad = if self.fmad { "true" } else { "false" };
-        command
-            .args(["-v", "-fmad", fmad, "-arch", &self.arch, "-e", entry, "-o"])
-            .arg(&cubin)
-            .arg(&ptx);
-        let report = self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        let cubin = self.assembled_by(ptxas, text, Some(entry), stem)?;
+        let report = std::fs::read_to_string(self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(Image {
             path: cubin,
             resources: resources::read_report(&report).remove(entry),
         })
+    }
+
+    /// The cubin that a ptxas makes of a text, or of one entry of it.
+    fn assembled_by(
+        &self,
+        ptxas: &Path,
+        text: &str,
+        entry: Option<&str>,
+        stem: &str,
+    ) -> Result<PathBuf> {
+        let ptx = self.folder.join(format!("{stem}.ptx"));
+        std::fs::write(&ptx, text)?;
+        let cubin = self.folder.join(format!("{stem}.cubin"));
+        let mut command = Command::new(ptxas);
+        let fmad = if self.fmad { "true" } else { "false" };
+        command.args(["-v", "-fmad", fmad, "-arch", &self.arch]);
+        command.args(entry.iter().flat_map(|entry| ["-e", *entry]));
+        command.arg("-o").arg(&cubin).arg(&ptx);
+        self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        Ok(cubin)
     }
 
     /// Runs a program to its end and gives back what it said; its complaint where it fails.

@@ -37,6 +37,9 @@ pub enum Allocator {
     Cubin(Recipe),
     /// ptxas alone, from the original PTX with this `.pragma` and the launch bounds in every entry.
     Pragma(String),
+    /// A program that stands in for ptxas, from the original PTX with the launch bounds in every
+    /// entry: `warpalloc shim install` makes one.
+    Shim(PathBuf),
 }
 
 /// What `warpalloc alloc --regalloc=best` is told, and whether its result is machine code.
@@ -141,10 +144,10 @@ pub struct Build {
 }
 
 impl Build {
-    /// Whether `warpalloc` makes the image itself, not ptxas of a text.
+    /// Whether another program than ptxas makes the image.
     fn is_machine_code(&self) -> bool {
         match &self.allocator {
-            Allocator::Cubin(_) => true,
+            Allocator::Cubin(_) | Allocator::Shim(_) => true,
             Allocator::Chosen(choice) => choice.is_machine_code(),
             _ => false,
         }
@@ -158,6 +161,7 @@ impl Build {
             Allocator::Chosen(choice) => choice.name().to_owned(),
             Allocator::Cubin(recipe) => format!("cubin.{}", recipe.name),
             Allocator::Pragma(pragma) => format!("pragma.{pragma}"),
+            Allocator::Shim(_) => "shim".to_owned(),
         };
         let source = &sources[self.source];
         format!(
@@ -235,6 +239,7 @@ impl Workshop {
                 Allocator::Chosen(choice) => self
                     .chosen_cubin(sources, build, *choice)
                     .map_err(|error| format!("{error:#}")),
+                Allocator::Shim(shim) => self.shimmed(sources, build, shim),
                 _ => self.rewritten(sources, builds, &images, build),
             }
         });
@@ -242,6 +247,22 @@ impl Workshop {
             images[index] = image;
         }
         images
+    }
+
+    /// What a program in the place of ptxas makes of the whole module, as compilers call it.
+    fn shimmed(&self, sources: &[Source], build: &Build, shim: &Path) -> Result<Image, String> {
+        let source = &sources[build.source];
+        let entry = &source.kernels[build.kernel].name;
+        let image = || {
+            let text = with_cap(&source.bounded()?, build.cap, &source.name)?;
+            let image = self.assembled_by(shim, &text, None, &build.stem(sources))?;
+            let resources = resources::of_cubin(&std::fs::read(&image)?, entry)?;
+            Ok(Image {
+                path: image,
+                resources: Some(resources),
+            })
+        };
+        image().map_err(|error: anyhow::Error| format!("{error:#}"))
     }
 
     /// What the allocator makes of a cubin of ptxas.
@@ -314,7 +335,7 @@ impl Workshop {
                 .bounded()
                 .and_then(|text| with_pragma(&text, pragma, &source.name))
                 .and_then(|text| with_cap(&text, build.cap, &source.name)),
-            Allocator::Cubin(_) | Allocator::Chosen(_) => {
+            Allocator::Cubin(_) | Allocator::Chosen(_) | Allocator::Shim(_) => {
                 return Err("machine code has no text".to_owned());
             }
         };
@@ -433,26 +454,40 @@ impl Workshop {
     }
 
     fn assemble(&self, text: &str, entry: &str, stem: &str) -> Result<Image> {
-        let ptx = self.folder.join(format!("{stem}.ptx"));
-        std::fs::write(&ptx, text)?;
         let Some(ptxas) = &self.ptxas else {
+            let ptx = self.folder.join(format!("{stem}.ptx"));
+            std::fs::write(&ptx, text)?;
             return Ok(Image {
                 path: ptx,
                 resources: None,
             });
         };
-        let cubin = self.folder.join(format!("{stem}.cubin"));
-        let mut command = Command::new(ptxas);
-        let fmad = if self.fmad { "true" } else { "false" };
-        command
-            .args(["-v", "-fmad", fmad, "-arch", &self.arch, "-e", entry, "-o"])
-            .arg(&cubin)
-            .arg(&ptx);
-        let report = self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        let cubin = self.assembled_by(ptxas, text, Some(entry), stem)?;
+        let report = std::fs::read_to_string(self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(Image {
             path: cubin,
             resources: resources::read_report(&report).remove(entry),
         })
+    }
+
+    /// The cubin that a ptxas makes of a text, or of one entry of it.
+    fn assembled_by(
+        &self,
+        ptxas: &Path,
+        text: &str,
+        entry: Option<&str>,
+        stem: &str,
+    ) -> Result<PathBuf> {
+        let ptx = self.folder.join(format!("{stem}.ptx"));
+        std::fs::write(&ptx, text)?;
+        let cubin = self.folder.join(format!("{stem}.cubin"));
+        let mut command = Command::new(ptxas);
+        let fmad = if self.fmad { "true" } else { "false" };
+        command.args(["-v", "-fmad", fmad, "-arch", &self.arch]);
+        command.args(entry.iter().flat_map(|entry| ["-e", *entry]));
+        command.arg("-o").arg(&cubin).arg(&ptx);
+        self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        Ok(cubin)
     }
 
     /// Runs a program to its end and gives back what it said; its complaint where it fails.

@@ -96,6 +96,10 @@ struct RunArgs {
     /// A row of ptxas alone with this `.pragma` in every entry; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pragma: Vec<String>,
+    /// A row of this program in the place of ptxas, such as what `warpalloc shim install` lays out,
+    /// on the original with the bounds of its launch in every entry.
+    #[arg(long, value_name = "PATH")]
+    shim: Option<PathBuf>,
     /// Only caps at which ptxas spills.
     #[arg(long)]
     spilling: bool,
@@ -323,6 +327,7 @@ fn ours(args: &RunArgs) -> Vec<Allocator> {
         all.extend(args.cubin.iter().cloned().map(Allocator::Cubin));
     }
     all.extend(args.pragma.iter().cloned().map(Allocator::Pragma));
+    all.extend(args.shim.iter().cloned().map(Allocator::Shim));
     all
 }
 
@@ -334,6 +339,7 @@ fn titles(allocator: Allocator) -> (String, String) {
         Allocator::Chosen(choice) => (choice.name().to_owned(), "chosen".to_owned()),
         Allocator::Cubin(recipe) => ("cubin".to_owned(), recipe.name),
         Allocator::Pragma(pragma) => ("ptxas".to_owned(), pragma),
+        Allocator::Shim(_) => ("shim".to_owned(), String::new()),
     }
 }
 
@@ -508,8 +514,8 @@ mod tests {
     }
 
     #[test]
-    fn cubins_and_pragmas_are_rows_beside_allocated_ptx() {
-        let line = "warpalloc-gpu --warpalloc w --strategies none --pragma p";
+    fn cubins_pragmas_and_the_shim_are_rows_beside_allocated_ptx() {
+        let line = "warpalloc-gpu --warpalloc w --strategies none --pragma p --shim s";
         let cubins = [
             "--cubin",
             "a",
@@ -518,7 +524,7 @@ mod tests {
         ];
         let args = Cli::parse_from(line.split(' ').chain(cubins)).run;
         let titles: Vec<_> = ours(&args).into_iter().map(titles).collect();
-        let expected = [("cubin", "a"), ("cubin", "b"), ("ptxas", "p")];
+        let expected = [("cubin", "a"), ("cubin", "b"), ("ptxas", "p"), ("shim", "")];
         assert_eq!(titles, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
         assert_eq!(args.cubin[1].flags, "--maxnreg {cap} --spills shared");
         let bare = Cli::parse_from(["warpalloc-gpu", "--cubin", "a"]).run;

@@ -53,7 +53,7 @@ impl SpillCode {
         let function = &lowered.function;
         let line = |inst: Inst| Some(lines.line(lowered.span(inst)?.start));
         let mut code = SpillCode {
-            cycles: AddedCycles::of(function).net(allocation),
+            cycles: AddedCycles::of(function, target).net(allocation),
             ..SpillCode::default()
         };
         for (point, edit) in allocation.edits.iter() {

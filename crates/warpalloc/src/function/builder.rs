@@ -157,8 +157,18 @@ impl Builder {
         Ok(())
     }
 
-    fn classes(&self, vregs: &[VReg]) -> Vec<Class> {
-        vregs.iter().map(|&vreg| self.class_of(vreg)).collect()
+    /// The classes of `vregs`. One that does not exist is a fault, which the validator
+    /// reports; the first class stands for its own.
+    fn classes(&mut self, vregs: &[VReg]) -> Vec<Class> {
+        let class = |&vreg: &VReg| match self.vregs.get(vreg) {
+            Some(info) => info.class,
+            None => {
+                let fault = || format!("{vreg} does not exist, but is passed or received");
+                self.fault.get_or_insert_with(fault);
+                Class::new(0)
+            }
+        };
+        vregs.iter().map(class).collect()
     }
 
     /// Adds an edge from `from` to `to`, after those it already has.

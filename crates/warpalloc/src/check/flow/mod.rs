@@ -1,12 +1,15 @@
 //! The dataflow part of the proof: which location holds which value, block by block.
 
 mod edits;
+mod locate;
 mod records;
 
 use super::equations::Equations;
 use super::live::{Lists, Live};
+use super::locate::{DebugLocation, ValueLabel};
 use super::state::{Content, Locations, Meet, Partition, Value, Words, file_bit};
 use super::violation::{Fault, NamedReg, Site, Violation};
+use super::webs::Split;
 use crate::allocation::{Allocation, Point, SlotAddr, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
@@ -24,18 +27,36 @@ pub(super) fn check(
     allocation: &Allocation,
     scratch: &mut Scratch,
 ) -> Outcome {
+    run(function, target, allocation, scratch, |flow| flow.prove())
+}
+
+/// Checks them and tells where the values of `labels` are.
+pub(super) fn locate(
+    function: &Function,
+    target: &Target,
+    allocation: &Allocation,
+    scratch: &mut Scratch,
+    split: Option<&Split>,
+    labels: &[ValueLabel],
+) -> Outcome<Vec<DebugLocation>> {
+    run(function, target, allocation, scratch, |flow| {
+        flow.prove()?;
+        flow.locate(split, labels)
+    })
+}
+
+fn run<T>(
+    function: &Function,
+    target: &Target,
+    allocation: &Allocation,
+    scratch: &mut Scratch,
+    work: impl FnOnce(&mut Flow) -> Outcome<T>,
+) -> Outcome<T> {
     let equations = Equations::collect(function, allocation);
     let live = Live::compute(function, allocation, &equations);
-    let scratch_memory = std::mem::take(scratch);
-    let mut flow = Flow::new(
-        function,
-        target,
-        allocation,
-        &live,
-        equations,
-        scratch_memory,
-    );
-    let outcome = flow.prove();
+    let memory = std::mem::take(scratch);
+    let mut flow = Flow::new(function, target, allocation, &live, equations, memory);
+    let outcome = work(&mut flow);
     *scratch = flow.into_scratch();
     outcome
 }
@@ -95,8 +116,9 @@ struct Flow<'a> {
     locations: Locations,
     words: Words,
     shared_words: usize,
-    /// The first word of arguments in memory.
+    /// The first word of arguments in memory, and their bytes.
     argument_words: usize,
+    argument_bytes: u32,
 
     /// By block, once reached.
     states: Vec<Option<Partition>>,
@@ -188,6 +210,7 @@ impl<'a> Flow<'a> {
             words,
             shared_words: units + local_words,
             argument_words: units + local_words + shared_words,
+            argument_bytes: function.argument_bytes(target),
             states,
             meet,
             edge_values,

@@ -46,6 +46,26 @@ fn calls(log: &Path) -> Vec<Value> {
 
 #[test]
 fn nvcc_compiles_through_a_toolkit_of_links() {
+    compile_through_links(&["saxpy", "sgemm_rb", "localarr", "reduce"]);
+}
+
+/// Candidates of the largest kernels take minutes to compare.
+#[test]
+#[ignore = "minutes"]
+fn nvcc_compiles_the_whole_corpus_through_a_toolkit_of_links() {
+    let sources = fs::read_dir(repository().join("corpus")).unwrap();
+    let sources = sources.map(|entry| entry.unwrap().path());
+    let sources = sources.filter(|path| path.extension().is_some_and(|ending| ending == "cu"));
+    let names: Vec<String> = sources
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    compile_through_links(&names);
+}
+
+/// Compiles sources of the corpus with nvcc and with the nvcc of a toolkit of links. Results differ
+/// where the log says that a kernel was replaced, and only there.
+fn compile_through_links(names: &[impl AsRef<str>]) {
     let Some(real) = ptxas::ptxas() else { return };
     let real = fs::canonicalize(real).unwrap();
     let bin = real.parent().unwrap();
@@ -57,7 +77,8 @@ fn nvcc_compiles_through_a_toolkit_of_links() {
     }
     let folder = installed(&real);
     let log = folder.path().join("log");
-    for name in ["saxpy", "sgemm_rb", "localarr", "reduce"] {
+    for name in names {
+        let name = name.as_ref();
         let compiled = |nvcc: &Path, to: &str| {
             let out = folder.path().join(to);
             let run = Command::new(nvcc)

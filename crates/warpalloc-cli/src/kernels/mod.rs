@@ -126,15 +126,10 @@ pub struct Details {
 const MOST_REGISTERS: u32 = 255;
 
 /// Options for figures of our own: every register where nothing limits them, so that spill code is
-/// counted and not refused, and an allocator that answers at once. One that leaves registers
-/// unused answers how many are taken; within a cap the fastest does.
+/// counted and not refused, and the allocator that answers at once.
 pub fn for_figures(options: &ModuleOptions) -> ModuleOptions {
-    let strategy = match options.maxnreg {
-        Some(_) => Strategy::Scan,
-        None => Strategy::Fatpoint,
-    };
     let mut own = options.clone();
-    own.options.strategy = strategy;
+    own.options.strategy = Strategy::Fatpoint;
     own.maxnreg = own.maxnreg.or(Some(MOST_REGISTERS));
     own
 }

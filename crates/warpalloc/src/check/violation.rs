@@ -188,6 +188,16 @@ pub enum Fault {
         /// The other.
         from: NamedReg,
     },
+    /// A move or swap within a file that has none.
+    #[error("{to} and {from} are in a file without {what}")]
+    NoMove {
+        /// One side.
+        to: NamedReg,
+        /// The other.
+        from: NamedReg,
+        /// Copies or exchanges.
+        what: &'static str,
+    },
     /// A move or swap between two files.
     #[error("{to} and {from} are in different files")]
     TwoFiles {

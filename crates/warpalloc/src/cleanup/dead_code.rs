@@ -32,14 +32,14 @@ pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
 }
 
 /// Locations needed at the start of each block.
-struct Needs {
+pub(super) struct Needs {
     at_start: Vec<FixedBitSet>,
     /// Units of callee-saved registers.
     preserved: Vec<u32>,
 }
 
 impl Needs {
-    fn solve(code: &Code) -> Needs {
+    pub(super) fn solve(code: &Code) -> Needs {
         let function = code.function;
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
@@ -71,6 +71,11 @@ impl Needs {
         needs
     }
 
+    /// Locations needed at the start of `block`.
+    pub(super) fn at_start(&self, block: Block) -> &FixedBitSet {
+        &self.at_start[block.index()]
+    }
+
     fn before(&self, code: &Code, block: Block) -> FixedBitSet {
         let mut needed = FixedBitSet::with_capacity(code.location_count());
         for (edge, steps) in code
@@ -92,7 +97,7 @@ impl Needs {
     }
 
     /// Moves from after `step` to before it; whether it stays.
-    fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
+    pub(super) fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
         let (reads, writes) = match step {
             Step::Edit(_, Edit::Swap { a, b, width }) => {
                 return swap_back(code, needed, (*a, *b, *width as usize));

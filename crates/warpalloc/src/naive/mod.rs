@@ -66,7 +66,7 @@ impl<'a> Naive<'a> {
             target,
             homes: Homes::assign(function, target, space)?,
             preserved,
-            registers: vec![PReg::new(File::R, 0); function.operand_count()],
+            registers: vec![PReg::new(File::MAIN, 0); function.operand_count()],
             edits: Vec::new(),
             touched: RegSet::new(target),
         })

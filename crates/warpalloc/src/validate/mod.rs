@@ -201,9 +201,8 @@ impl Rules<'_> {
         let info = self.target.file(file);
         let needed = units.div_ceil(info.units_per_reg);
         let name = &info.name;
-        let full = Target::preset(self.target.name(), self.target.sm());
-        let most = full.map_or(0, |full| full.budget(file));
-        if needed > most.max(self.target.budget(file)) {
+        let reserved = info.units - info.capacity;
+        if needed > info.registers - reserved / info.units_per_reg {
             let target = self.target.name();
             let message =
                 format!("{what} needs {needed} registers of {name}, more than {target} has");

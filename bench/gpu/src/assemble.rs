@@ -144,7 +144,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Whether `warpalloc` or what stands in for ptxas makes the image, not ptxas of a text.
+    /// Whether another program than ptxas makes the image.
     fn is_machine_code(&self) -> bool {
         match &self.allocator {
             Allocator::Cubin(_) | Allocator::Shim(_) => true,
@@ -239,9 +239,7 @@ impl Workshop {
                 Allocator::Chosen(choice) => self
                     .chosen_cubin(sources, build, *choice)
                     .map_err(|error| format!("{error:#}")),
-                Allocator::Shim(shim) => self
-                    .shimmed(sources, build, shim)
-                    .map_err(|error| format!("{error:#}")),
+                Allocator::Shim(shim) => self.shimmed(sources, build, shim),
                 _ => self.rewritten(sources, builds, &images, build),
             }
         });
@@ -252,11 +250,19 @@ impl Workshop {
     }
 
     /// What a program in the place of ptxas makes of the whole module, as compilers call it.
-    fn shimmed(&self, sources: &[Source], build: &Build, shim: &Path) -> Result<Image> {
+    fn shimmed(&self, sources: &[Source], build: &Build, shim: &Path) -> Result<Image, String> {
         let source = &sources[build.source];
-        let text = with_cap(&source.bounded()?, build.cap, &source.name)?;
-        let cubin = self.assembled_by(shim, &text, None, &build.stem(sources))?;
-        image_of_cubin(cubin, &source.kernels[build.kernel].name)
+        let entry = &source.kernels[build.kernel].name;
+        let image = || {
+            let text = with_cap(&source.bounded()?, build.cap, &source.name)?;
+            let image = self.assembled_by(shim, &text, None, &build.stem(sources))?;
+            let resources = resources::of_cubin(&std::fs::read(&image)?, entry)?;
+            Ok(Image {
+                path: image,
+                resources: Some(resources),
+            })
+        };
+        image().map_err(|error: anyhow::Error| format!("{error:#}"))
     }
 
     /// What the allocator makes of a cubin of ptxas.

@@ -9,6 +9,7 @@ pub mod call;
 mod alloc;
 mod alloc_cubin;
 mod alloc_spills;
+mod assembled;
 mod assembler;
 mod best;
 mod check;
@@ -16,6 +17,7 @@ mod compare;
 mod explain;
 mod files;
 mod flags;
+mod kernel_report;
 mod kernels;
 mod knobs;
 mod lower;
@@ -77,6 +79,8 @@ enum Command {
     Occupancy(occupancy::OccupancyArgs),
     /// Do what ptxas does, with the allocator before it where registers are capped and ptxas spills
     Ptxas(shim::PtxasArgs),
+    /// Draw a kernel on one page: pressure along its code, live ranges, caps, occupancy
+    Report(Box<kernel_report::ReportArgs>),
     /// Put `warpalloc ptxas` where compilers look for ptxas, and show what it did
     Shim(shim::ShimArgs),
     /// Allocate a function written in the text format, and show the result beside its code
@@ -138,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Occupancy(args) => occupancy::run(args),
         // Answered above; an option before the word leads here.
         Command::Ptxas(args) => return shim::main(args.args()),
+        Command::Report(args) => kernel_report::run(*args),
         Command::Shim(args) => shim::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Lower(args) => lower::run(args),

@@ -56,6 +56,17 @@ pub struct Violation {
     pub fault: Fault,
 }
 
+impl Violation {
+    pub(super) fn of_function(fault: Fault) -> Violation {
+        Violation {
+            place: Place::Function,
+            site: Site::Whole,
+            value: None,
+            fault,
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.place)?;

@@ -14,7 +14,7 @@
 //! one is stored before and reloaded after.
 
 use super::code::{Code, Step};
-use super::dead_code::Needs;
+use super::dead_code::{Dead, Needs};
 use crate::allocation::{Edit, Frame, SlotAddr, Space};
 use crate::function::Block;
 use crate::target::{File, MovePath, PReg, RegSet, SpillPath};
@@ -46,7 +46,7 @@ fn is_possible(code: &Code, edit: &Edit) -> bool {
 /// Replaces moves that the machine cannot make; `frame` grows by the slots that takes, in
 /// `space`.
 pub(crate) fn run(code: &mut Code, space: Space, frame: &mut Frame) {
-    let needs = Needs::solve(code);
+    let needs = Needs::solve(code, Dead::Stays);
     let mut legal = Legal {
         pinned: pinned_units(code),
         scratch: Scratch::new(code, space, frame),
@@ -281,13 +281,21 @@ impl Legal {
             pass(copies, out);
             let Some((to, from)) = cycle else { break };
             let after = cycle_from(&mut moves, to, from);
-            match self.free_unit(code, file, busy) {
-                Some(free) => {
+            let mut beside = needed.clone();
+            beside.insert(code.target.unit(x).index());
+            let free = self.free_unit(code, via, &beside);
+            match (free, self.free_unit(code, file, busy)) {
+                (Some(free), _) => {
+                    out.push(transfer(free, to));
+                    pass(after.copies, out);
+                    out.push(transfer(after.last, free));
+                }
+                (None, Some(free)) => {
                     pass(vec![copy(free, to)], out);
                     pass(after.copies, out);
                     pass(vec![copy(after.last, free)], out);
                 }
-                None => {
+                (None, None) => {
                     let bytes = code.target.file(via).unit_bytes as u32;
                     let slot = self.scratch.slot(bytes, 0);
                     out.extend([transfer(x, to), store(slot, x)]);

@@ -68,6 +68,9 @@ fn invalid<T>(place: Place, message: String) -> Result<T, Error> {
 impl Rules<'_> {
     fn shape(&self) -> Result<(), Error> {
         let f = self.function;
+        if let Some(fault) = f.fault() {
+            return invalid(Place::Function, fault.to_owned());
+        }
         if f.block_count() == 0 {
             return invalid(Place::Function, "it has no blocks".to_owned());
         }

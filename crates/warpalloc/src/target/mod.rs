@@ -229,7 +229,10 @@ impl Target {
 
     /// What accesses to `space` cost, if the machine has it.
     pub fn memory(&self, space: Space) -> Option<&MemoryInfo> {
-        self.memories[space as usize].as_ref()
+        match space {
+            Space::Local | Space::Argument => self.memories[0].as_ref(),
+            Space::Shared => self.memories[1].as_ref(),
+        }
     }
 
     /// The units that are never allocated, of all files.

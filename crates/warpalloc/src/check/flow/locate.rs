@@ -134,6 +134,7 @@ impl Flow<'_> {
         let base = match slot.space {
             Space::Local => self.target.unit_count(),
             Space::Shared => self.shared_words,
+            Space::Argument => return false,
         };
         let first = self.words.at(slot.offset, size);
         let count = self.words.count(size);

@@ -314,13 +314,20 @@ fn is_best(args: &AllocArgs, options: &ModuleOptions) -> bool {
     }
 }
 
-/// A knob does nothing under another allocator, but for the one that promotion heeds.
+/// A knob does nothing under another allocator, but for those of passes that others share.
 fn warn_of_idle_knobs(args: &AllocArgs, options: &ModuleOptions) {
     let strategy = options.options.strategy;
     if strategy == Strategy::Fatpoint {
         return;
     }
-    let is_heeded = |knob: &str| args.promote_local && knob.starts_with("NumOptPhasesBudget=");
+    let is_heeded = |knob: &str| match knob.split('=').next().unwrap_or(knob) {
+        "NumOptPhasesBudget" => args.promote_local,
+        "HoistInvariantsPolicy" | "UseNewLoopInvariantRoutineForHoisting" => {
+            strategy == Strategy::Briggs
+        }
+        "RegAllocSpillBuckets" => true,
+        _ => false,
+    };
     for knob in args.knob.iter().filter(|knob| !is_heeded(knob)) {
         let name = strategy.name();
         output::warning(&format!(

@@ -297,13 +297,20 @@ impl Allocator {
         }
     }
 
-    /// A knob does nothing under another allocator, but for the one that promotion heeds.
+    /// A knob does nothing under another allocator, but for those of passes that others share.
     pub fn idle_knobs(&self, args: &AllocArgs) -> Vec<Message> {
         let strategy = self.options.options.strategy;
         if strategy == Strategy::Fatpoint {
             return Vec::new();
         }
-        let is_heeded = |knob: &str| args.promote_local && knob.starts_with("NumOptPhasesBudget=");
+        let is_heeded = |knob: &str| match knob.split('=').next().unwrap_or(knob) {
+            "NumOptPhasesBudget" => args.promote_local,
+            "HoistInvariantsPolicy" | "UseNewLoopInvariantRoutineForHoisting" => {
+                strategy == Strategy::Briggs
+            }
+            "RegAllocSpillBuckets" => true,
+            _ => false,
+        };
         let idle = args.knob.iter().filter(|knob| !is_heeded(knob));
         idle.map(|knob| {
             let name = strategy.name();

@@ -112,12 +112,16 @@ def main():
                 allocated = sum(why is None for *_, why in own)
                 over = sum(a > 8 for a in above)
                 print(f"| {group} | {strategy} | {len(own)} | {allocated} | {ratio:.3f} | {max(above, default=0)} | {over} | {before} | {after} | {len(spilt)} |")
+                left = collections.defaultdict(list)
                 for name, _, original, ours, why in own:
                     if why is not None:
-                        notes.append(f"- {name}, `{strategy}`: left as it is: {why}")
+                        left[why.removeprefix("left as it is: ")].append(name)
                     if ours.registers > original.registers + 8 or ours.spills > original.spills:
                         notes.append(f"- {name}, `{strategy}`: {original.registers} registers and {original.spills} bytes become "
                                      f"{ours.registers} and {ours.spills}")
+                for why, names in left.items():
+                    which = f"{len(names)} kernels" if len(names) > 3 else ", ".join(names)
+                    notes.append(f"- {group}, `{strategy}`: left as they are: {which}: {why}")
     if notes:
         print("\n" + "\n".join(notes))
     sys.exit(worse > 0)

@@ -6,22 +6,10 @@
 
 use crate::function::{Block, Function, Inst};
 use crate::stats::{EditCounts, Stats};
+pub use crate::target::Space;
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
-
-/// Memory that spilled values go to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Space {
-    /// Per-thread local memory.
-    #[default]
-    Local,
-    /// Shared memory, laid out per thread by the client.
-    Shared,
-    /// Arguments that the caller left in memory. They are only read, and offsets are those of
-    /// [`Constraint::Argument`](crate::function::Constraint::Argument).
-    Argument,
-}
 
 /// A place in the spill frame of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

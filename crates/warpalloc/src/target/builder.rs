@@ -6,9 +6,9 @@
 
 use super::describe::register;
 use super::{
-    Abi, Class, ClassInfo, File, FileInfo, MemoryInfo, MovePath, PReg, RegSet, SpillPath, Target,
+    Abi, Class, ClassInfo, File, FileInfo, MemoryInfo, MovePath, PReg, RegSet, Space, SpillPath,
+    Target,
 };
-use crate::allocation::Space;
 use thiserror::Error;
 
 /// Register files that a target has at most.

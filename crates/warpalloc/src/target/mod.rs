@@ -21,12 +21,11 @@ mod unit_set;
 
 pub use abi::{Abi, ConventionError};
 pub use builder::{MAX_CLASSES, MAX_FILES, MAX_UNITS, MAX_WIDTH, TargetBuilder, TargetError};
-pub use describe::{ClassInfo, FileInfo, MemoryInfo, MovePath, SpillPath};
+pub use describe::{ClassInfo, FileInfo, MemoryInfo, MovePath, Space, SpillPath};
 pub use preset::{PRESETS, PresetError, REGISTER_GRANULE};
 pub use set::RegSet;
 pub use unit_set::UnitSet;
 
-use crate::allocation::Space;
 use std::fmt;
 
 /// A register file of a target: `R`, `UR`, `P`, `UP`.

@@ -116,8 +116,9 @@ struct Flow<'a> {
     locations: Locations,
     words: Words,
     shared_words: usize,
-    /// The first word of arguments in memory.
+    /// The first word of arguments in memory, and their bytes.
     argument_words: usize,
+    argument_bytes: u32,
 
     /// By block, once reached.
     states: Vec<Option<Partition>>,
@@ -209,6 +210,7 @@ impl<'a> Flow<'a> {
             words,
             shared_words: units + local_words,
             argument_words: units + local_words + shared_words,
+            argument_bytes: function.argument_bytes(target),
             states,
             meet,
             edge_values,

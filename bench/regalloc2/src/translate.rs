@@ -96,7 +96,11 @@ impl Translation<'_> {
                 _ if operand.kind() == OperandKind::Def && !clobbers.is_empty() => {
                     Constraint::Except(clobbered)
                 }
-                _ => Constraint::Any,
+                // A result that is written early is in a register.
+                OperandConstraint::Any if role(operand) == Role::EarlyDef => Constraint::Any,
+                OperandConstraint::Any => Constraint::Anywhere,
+                OperandConstraint::Stack => Constraint::Memory,
+                OperandConstraint::Reg => Constraint::Any,
             };
             operands.push(Operand::with_role(vreg, role(operand)).constrained(constraint));
         }

@@ -32,7 +32,7 @@ fn every_strategy_allocates_them() {
 #[test]
 fn every_form_occurs() {
     let machine = Machine::new().unwrap();
-    let mut seen = [false; 6];
+    let mut seen = [false; 7];
     for function in functions(&machine, 300) {
         for inst in function.insts() {
             let opcode = function.opcode_name(function.inst(inst).opcode);
@@ -43,10 +43,11 @@ fn every_form_occurs() {
                 seen[3] |= matches!(operand.constraint, Constraint::Fixed(_));
                 seen[4] |= matches!(operand.constraint, Constraint::Tied(_));
                 seen[5] |= matches!(operand.constraint, Constraint::Except(_));
+                seen[6] |= operand.constraint == Constraint::Anywhere;
             }
         }
     }
-    assert_eq!(seen, [true; 6]);
+    assert_eq!(seen, [true; 7]);
 }
 
 /// Every value is somewhere right before an instruction that reads it.

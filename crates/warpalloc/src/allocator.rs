@@ -83,7 +83,7 @@ pub fn allocate_all(
     results.map(|result| result.unwrap_or_else(lost)).collect()
 }
 
-/// Allocates one function after the other in the same memory.
+/// Allocates one function after the other, proving them in the same memory.
 ///
 /// It holds no state but memory: what it returns does not depend on what it did before, and
 /// it may move between threads.

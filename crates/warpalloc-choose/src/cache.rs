@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::candidate::Candidate;
 use crate::choose::{Judged, KernelChoice, Request};
 use crate::judge::Machine;
+use crate::ptxas::Ptxas;
 
 /// A folder of choices.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl Cache {
         part(env!("CARGO_PKG_VERSION"));
         part(request.source);
         part(&format!("{:?}", request.options));
-        part(request.ptxas.map_or("", |ptxas| ptxas.version()));
+        part(&request.ptxas.map_or(String::new(), Ptxas::identity));
         part(&format!("{:?} {:?}", Machine::H200, Candidate::all()));
         part(&format!("{:?} {:?}", request.grid, request.dynamic_shared));
         part(if request.machine_code {

@@ -12,6 +12,7 @@ use crate::entry::{
     write_block, write_cap, write_local_cap, write_shared_spills,
 };
 use crate::fit::{Fit, fit};
+use crate::flight_names;
 use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
@@ -25,6 +26,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Frame, Space};
+use warpalloc::options::HoistPolicy;
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc::target::{File, Target};
@@ -123,6 +125,9 @@ impl<'m, 'a> Job<'m, 'a> {
             reports.push(report);
         }
         let text = edits.apply(self.module.source)?;
+        let is_allocated = |r: &&FunctionReport| matches!(r.outcome, Outcome::Allocated(_));
+        let ours = reports.iter().filter(is_allocated).map(|r| r.name.as_str());
+        let text = flight_names::separate(text, &self.target()?, &ours.collect())?;
         Ok(ModuleResult {
             text,
             functions: reports,
@@ -380,6 +385,10 @@ impl<'m, 'a> Job<'m, 'a> {
         let mut knobs = options.knobs.clone();
         // The knob stands for the memory that `space` says.
         knobs.smem_spill = false;
+        if self.shares_registers(lowered.ast) {
+            // What is hoisted takes registers of the part that has given most of them away.
+            knobs.hoist_policy = HoistPolicy::Never;
+        }
         let options = &Options {
             spill_space: space,
             knobs,

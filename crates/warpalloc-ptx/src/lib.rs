@@ -33,6 +33,7 @@ mod entry;
 mod entry_facts;
 mod fates;
 mod fit;
+mod flight_names;
 mod job;
 mod least;
 mod literal;

@@ -20,6 +20,7 @@ use crate::module::{
     SpillSpace, Treatment, functions_with_bodies,
 };
 use crate::printer::Edits;
+use crate::spill_code::SpillCode;
 use crate::types;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -409,6 +410,9 @@ impl<'m, 'a> Job<'m, 'a> {
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
         let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
+        let spill_code = self.options.spill_code;
+        let spill_code =
+            spill_code.then(|| SpillCode::of(lowered, &self.lines, &target, &allocation));
         let allocated = Allocated {
             budget: match spills {
                 true => budget.registers.saturating_sub(options.frame_base),
@@ -419,6 +423,7 @@ impl<'m, 'a> Job<'m, 'a> {
             registers: up_to_highest(File::R),
             named: touched.registers(&target, File::R).count() as u32,
             predicates: up_to_highest(File::P),
+            spill_code,
         };
         Ok((allocated, edits))
     }

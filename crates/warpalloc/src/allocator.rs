@@ -172,6 +172,32 @@ mod tests {
         is_send::<Function>();
     }
 
+    #[test]
+    fn results_are_checked_unless_that_is_turned_off() {
+        let case = text::parse(
+            "target hardware sm_90
+             kernel f {
+             block0:
+                 v0:r32 = load : read
+                 store v0 : write
+                 exit : exit write
+             }",
+        )
+        .unwrap();
+        for strategy in Strategy::ALL {
+            for verify in [true, false] {
+                let options = Options {
+                    verify,
+                    ..Options::with_strategy(strategy)
+                };
+                let allocation = allocate(&case.function, &case.target, &options).unwrap();
+                let mut phases = allocation.stats.phases.iter();
+                let is_checked = phases.any(|(phase, _)| *phase == "check");
+                assert_eq!(is_checked, verify, "{}", strategy.name());
+            }
+        }
+    }
+
     /// A checker that remembered anything would accept or refuse what a fresh one does not.
     #[test]
     fn memory_left_over_from_one_function_changes_nothing_for_the_next() {

@@ -88,7 +88,7 @@ mod tests {
             })
             .collect();
         let expected = [
-            ("r16", 2),
+            ("r16", 1),
             ("r32", 1),
             ("r64", 1),
             ("r96", 1),
@@ -101,5 +101,7 @@ mod tests {
             ("upred", 5),
         ];
         assert_eq!(found, expected);
+        let packed = Target::cicc();
+        assert_eq!(RegClass::of(&packed, Class::R16), RegClass::RAlt);
     }
 }

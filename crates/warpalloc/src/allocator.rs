@@ -219,32 +219,6 @@ mod tests {
     }
 
     #[test]
-    fn results_are_checked_unless_that_is_turned_off() {
-        let case = text::parse(
-            "target hardware sm_90
-             kernel f {
-             block0:
-                 v0:r32 = load : read
-                 store v0 : write
-                 exit : exit write
-             }",
-        )
-        .unwrap();
-        for strategy in Strategy::ALL {
-            for verify in [true, false] {
-                let options = Options {
-                    verify,
-                    ..Options::with_strategy(strategy)
-                };
-                let allocation = allocate(&case.function, &case.target, &options).unwrap();
-                let mut phases = allocation.stats.phases.iter();
-                let is_checked = phases.any(|(phase, _)| *phase == "check");
-                assert_eq!(is_checked, verify, "{}", strategy.name());
-            }
-        }
-    }
-
-    #[test]
     fn threads_change_neither_results_nor_their_order() {
         let target = Target::hardware(90).unwrap().with_budget(File::R, 12);
         let functions: Vec<Function> = (0..40)

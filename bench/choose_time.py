@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-CAPS = [32, 64, 128]
+CAPS = [32, 64]
 
 
 def seconds(command, environment):

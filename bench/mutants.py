@@ -5,8 +5,8 @@
 
 Each mutant is one change of the library's text, made in a copy of HEAD under FOLDER, where it is built and tested
 as well; FOLDER can be removed afterwards. Suites are run one after the other until one fails; campaigns over random
-functions are left out. A mutant that
-nothing notices is a survivor: exits with 1 where one is not listed as equivalent. A minute or two for each mutant.
+functions are left out. A mutant that nothing notices is a survivor: exits with 1 where one is not listed as
+equivalent. A minute or two for each mutant.
 """
 
 import argparse
@@ -15,6 +15,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from provenance import commit
 
 LIBRARY, PTX = "crates/warpalloc/src/", "crates/warpalloc-ptx/src/"
 BRIGGS, FATPOINT = LIBRARY + "colour/briggs/", LIBRARY + "colour/fatpoint/"
@@ -83,7 +85,7 @@ def main():
     environment = os.environ | {"CARGO_TARGET_DIR": str((args.work / "target").resolve()), "RUST_BACKTRACE": "0",
                                 "CARGO_PROFILE_DEV_OPT_LEVEL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
     print("# Mutants\n")
-    print(f"`bench/mutants.py` at {output('git', 'describe', '--always', '--dirty')}. Each rule broken once; the first test that notices.\n")
+    print(f"`bench/mutants.py` at {commit()}. Each rule broken once; the first test that notices.\n")
     print("| rule broken | file | noticed by |\n|---|---|---|", flush=True)
     killed = survived = equivalent = 0
     for name, path, text, new in MUTANTS:
@@ -122,10 +124,6 @@ def first_failure(source, environment, suites):
             names = list(dict.fromkeys(files or failed))
             return ", ".join(f"`{name}`" for name in names[:3]) or "a crash"
     return None
-
-
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 main()

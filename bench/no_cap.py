@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from provenance import commit, output, version
+
 ENTRY = re.compile(r"\.entry\s+([\w$.%]+)")
 MADE = re.compile(r"entry function '([^']+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S)
 Made = collections.namedtuple("Made", "registers spills")
@@ -134,19 +136,6 @@ def options(args):
         yield f"--having {args.having}"
     if args.count is not None:
         yield f"--count {args.count} --seed {args.seed}"
-
-
-def version(tool):
-    """The last line of what a tool says of itself."""
-    return output(tool, "--version").strip().splitlines()[-1]
-
-
-def commit():
-    return output("git", "describe", "--always", "--dirty").strip()
-
-
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 main()

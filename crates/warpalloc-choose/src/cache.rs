@@ -70,7 +70,8 @@ impl Cache {
         part(request.source);
         part(&format!("{:?}", request.options));
         part(&request.ptxas.map_or(String::new(), Ptxas::identity));
-        part(&format!("{:?} {:?}", Machine::H200, Candidate::all()));
+        let candidates = Candidate::of_machine_code();
+        part(&format!("{:?} {candidates:?}", Machine::H200));
         part(&format!("{:?} {:?}", request.grid, request.dynamic_shared));
         part(if request.machine_code {
             "machine code"

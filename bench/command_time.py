@@ -66,11 +66,28 @@ def measure(warpalloc, target, calls, environment):
             yield name, min(wall for wall, *_ in times), min(cpu for _, cpu, _ in times), failed
 
 
+def libraries(warpalloc, paths, calls, environment):
+    if paths:
+        print("\nMachine code, with `--library FILE`; `check` reads a baseline of all its kernels:\n")
+        print("| file | MB | kernels | command | wall | cpu |\n|---|---|---|---|---|---|")
+    for path in paths:
+        with tempfile.TemporaryDirectory() as folder:
+            baseline = f"{folder}/baseline.toml"
+            for name, more in [("check --update", ["--update"]), ("check", [])]:
+                command = [warpalloc, "check", path, "--baseline", baseline, *more]
+                times = [timed(command, environment) for _ in range(calls)]
+                kernels = open(baseline).read().count("[[kernel]]")
+                wall, cpu = (min(time[at] for time in times) for at in (0, 1))
+                print(f"| {os.path.basename(path)} | {os.path.getsize(path) / 1e6:.0f} | {kernels} | {name} "
+                      f"| {1e3 * wall:.0f} | {1e3 * cpu:.0f} |")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--warpalloc", required=True)
     parser.add_argument("--calls", type=int, default=3)
     parser.add_argument("--commit", help="what was built, where this is no checkout")
+    parser.add_argument("--library", action="append", default=[], help="machine code to read: a shared library, a cubin")
     parser.add_argument("targets", nargs="*", default=FOLDERS)
     args = parser.parse_args()
     environment = {"PATH": "/nonexistent", "HOME": "/nonexistent", "WARPALLOC_PTXAS": ""}
@@ -105,6 +122,7 @@ def main():
     print(f"\nFiles that take {1e3 * LISTED:.0f} ms or more:\n\n| file | command | wall | cpu |\n|---|---|---|---|")
     for path, wall, cpu, name in listed:
         print(f"| {os.path.basename(path)} | {name} | {1e3 * wall:.0f} | {1e3 * cpu:.0f} |")
+    libraries(warpalloc, args.library, args.calls, environment)
     slow = [(path, name, wall) for table in (files, folders) for name, rows in table.items()
             for path, wall, _ in rows if wall >= LIMIT]
     for path, name, failed in failures:

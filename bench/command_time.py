@@ -93,11 +93,12 @@ def main():
     environment = {"PATH": "/nonexistent", "HOME": "/nonexistent", "WARPALLOC_PTXAS": ""}
     environment = {name: value for name, value in environment.items() if value}
     warpalloc = os.path.abspath(args.warpalloc)
-    files, folders, failures = {}, {}, []
+    files, folders, failures, loads = {}, {}, [], []
     for target in args.targets:
         singles = sorted(glob.glob(f"{target}/*.ptx")) if os.path.isdir(target) else [target]
         for path in [*singles, *([target] if os.path.isdir(target) else [])]:
             kept = folders if path == target and os.path.isdir(path) else files
+            loads.append(os.getloadavg()[0])
             for name, wall, cpu, failed in measure(warpalloc, path, args.calls, environment):
                 kept.setdefault(name, []).append((path, wall, cpu))
                 if failed:
@@ -106,7 +107,8 @@ def main():
     print("```sh\nbench/command_time.py --warpalloc target/release/warpalloc > bench/results/command_time.md\n```\n")
     count = len(next(iter(files.values())))
     print(f"Release build of {args.commit or provenance.commit()} on {os.cpu_count()} cores, no ptxas on the path; the least of {args.calls} calls. `wall` is what a")
-    print("person waits, `cpu` what all threads take together; both in milliseconds. `report` is of\none kernel each, `alloc NAME` of that allocator within 64 registers.\n")
+    print("person waits, `cpu` what all threads take together; both in milliseconds. `report` is of one kernel each, `alloc NAME` of that")
+    print(f"allocator within 64 registers. Between {min(loads):.1f} and {max(loads):.1f} other processes wanted the cores meanwhile.\n")
     print(f"| command | {count} files: mean wall | worst wall | worst cpu | worst file | "
           + " | ".join(f"{target} at once: wall | cpu" for target in args.targets if os.path.isdir(target)) + " |")
     print("|---|" + "---|" * (4 + 2 * sum(map(os.path.isdir, args.targets))))

@@ -122,7 +122,7 @@ def first_failure(source, environment, suites):
             if re.search(r"^error(\[E\d+\])?:(?! test failed)", said, re.M) and "panicked" not in said:
                 sys.exit(said[-2000:])
             failed = re.findall(r"^---- (\S+) stdout ----$", said, re.M)
-            files = re.findall(r"filetests/(\w+)\.(?:txt|ptx)", said)
+            files = re.findall(r"^(\w+\.(?:txt|ptx)), ", said, re.M)
             names = list(dict.fromkeys(files or failed))
             return ", ".join(f"`{name}`" for name in names[:3]) or "a crash"
     return None

@@ -3,6 +3,7 @@
 //! Exit codes: 0 when the subcommand did its work, 1 when it could not, 2 when it was asked wrongly.
 
 mod alloc;
+mod alloc_capped;
 mod alloc_cubin;
 mod alloc_spills;
 mod assembler;

@@ -57,13 +57,27 @@ impl fmt::Display for Hazard {
 
 /// The hazards that stalls and scoreboards do not cover, in order.
 pub fn check(code: &Code, cfg: &Cfg) -> Vec<Hazard> {
+    check_new(code, cfg, &[])
+}
+
+/// Cycles beyond the least distance that ptxas has been seen to keep between instructions of two
+/// classes: not every pair of the classes need be that fast.
+const MARGIN: u8 = 2;
+
+/// The same, where instructions that `is_new` did not come from ptxas: these keep a margin from
+/// producers of fixed latency and from readers.
+pub(crate) fn check_new(code: &Code, cfg: &Cfg, is_new: &[bool]) -> Vec<Hazard> {
+    let is_new = |at: usize| is_new.get(at).copied().unwrap_or(false);
     let latencies = Latencies::of(code.sm());
     let mut found = Vec::new();
     walk(code, cfg, |at, state, inst| {
         find(code, state, at, inst, &mut found);
         fixed(code, state, inst, &mut |recent, slot, distance| {
             let producer = Class::of(&code.insts()[recent.inst]);
-            let least = latencies.least(producer, Class::of(inst), slot);
+            let mut least = latencies.least(producer, Class::of(inst), slot);
+            if is_new(recent.inst) || is_new(at) {
+                least += MARGIN;
+            }
             if distance < least {
                 found.push(Hazard {
                     kind: HazardKind::ReadAfterWrite,

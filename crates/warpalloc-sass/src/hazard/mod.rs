@@ -34,7 +34,7 @@ mod class;
 mod latency;
 mod state;
 
-pub(crate) use check::{Busy, busy};
+pub(crate) use check::{Busy, busy, check_new};
 pub use check::{Hazard, HazardKind, check, distances};
 pub use class::Class;
 pub use latency::{Latencies, Slot};

@@ -154,4 +154,5 @@ def manifest(folder, name, kernels):
     (folder / "manifests" / f"{name}.json").write_text(json.dumps({"kernels": kernels}))
 
 
-main()
+if __name__ == "__main__":
+    main()

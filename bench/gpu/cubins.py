@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Condenses rows of cubins and pragmas that warpalloc-gpu writes as JSON into a Markdown table.
 
-    bench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md
+    bench/gpu/cubins.py RESULTS.json COMMIT [TITLE] > bench/results/FILE.md
 
 A cell is a time over that of ptxas at the same cap, both measured in turns. Every cell stands for
 output that was compared bit by bit with that of the uncapped original.
@@ -42,7 +42,7 @@ def memory(row):
 
 
 def main():
-    path, commit = sys.argv[1:3]
+    path, commit, title = (sys.argv + ["Spills moved to shared memory"])[1:4]
     data = json.load(open(path))
     rows = [row for row in data["rows"] if row["ours"]]
     columns = list(dict.fromkeys((row["strategy"], row["space"]) for row in rows))
@@ -51,7 +51,7 @@ def main():
         key = (row["source"], row["kernel"], row["cap"])
         groups.setdefault(key, {})[(row["strategy"], row["space"])] = row
     setup = data["setup"]
-    print("# Spills moved to shared memory\n")
+    print(f"# {title}\n")
     print("```sh\nbench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md\n```\n")
     print(f"RESULTS.json is what `warpalloc-gpu` wrote ([bench/gpu](../gpu/README.md)) at {commit}.\n")
     print("Setup: " + ", ".join(f"{key} {setup[key]}" for key in sorted(setup)) + ".\n")
@@ -59,16 +59,16 @@ def main():
     print("of other code over it, below 1 is faster. Every cell with a number had every output bit equal to")
     print("the uncapped original's. `–`: not built. `bytes`: shared memory per block and stack per thread.")
     print("A column `cubin NAME` is what `--cubin NAME=FLAGS` of the run made of ptxas's cubin, `ptxas NAME` the")
-    print("original with that pragma.\n")
+    print("original with that pragma, `shim` the original with launch bounds through `warpalloc ptxas`.\n")
     print("| column | rows | geometric mean | best | worst | above 1.03 | wrong |")
     print("|---|---|---|---|---|---|---|")
     for column in columns:
         mine = [group[column] for group in groups.values() if column in group]
-        print_means(" ".join(column), mine)
+        print_means(" ".join(column).strip(), mine)
         whole = [row for row in mine if (row["ours"]["resources"] or {}).get("stack") == 0]
-        print_means(" ".join(column) + ", no stack left", whole)
+        print_means(" ".join(column).strip() + ", no stack left", whole)
     print()
-    names = [" ".join(column) for column in columns]
+    names = [" ".join(column).strip() for column in columns]
     print("| kernel | cap | spilled bytes | us | " + " | ".join(f"{name} | bytes" for name in names) + " |")
     print("|---" * (4 + 2 * len(names)) + "|")
     for (source, kernel, cap), group in groups.items():

@@ -55,7 +55,7 @@ impl Figures {
         let used = highest.map_or(0, |register| register + 1);
         let Bounds { peak, floor } = bounds;
         let clean = allocation.edits.is_empty() && peak > 0;
-        let cycles = AddedCycles::of(function);
+        let cycles = AddedCycles::of(function, target);
         Figures {
             insts: function.inst_count(),
             time,

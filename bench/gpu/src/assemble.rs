@@ -28,13 +28,63 @@ pub enum Allocator {
         /// `--regalloc`, or `NAME:MARGIN` for `--regalloc` and `--margin`; `default` leaves the
         /// choice to the command, without ptxas to compare with.
         strategy: String,
-        /// `--spill-space`; [`CHOSEN`] where the command chooses.
+        /// `--spill-space`.
         space: String,
     },
+    /// What `warpalloc alloc` chooses with ptxas at hand.
+    Chosen(Choice),
     /// `warpalloc alloc` on the cubin of ptxas.
     Cubin(Recipe),
     /// ptxas alone, from the original PTX with this `.pragma` and the launch bounds in every entry.
     Pragma(String),
+    /// A program that stands in for ptxas, from the original PTX with the launch bounds in every
+    /// entry: `warpalloc shim install` makes one.
+    Shim(PathBuf),
+}
+
+/// What `warpalloc alloc --regalloc=best` is told, and whether its result is machine code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// PTX, with the grid of the launch.
+    Ptx,
+    /// PTX, without it.
+    PtxForAnyGrid,
+    /// A cubin, with the grid of the launch.
+    Cubin,
+    /// A cubin, without it.
+    CubinForAnyGrid,
+}
+
+impl Choice {
+    const ALL: [Choice; 4] = [
+        Choice::Ptx,
+        Choice::PtxForAnyGrid,
+        Choice::Cubin,
+        Choice::CubinForAnyGrid,
+    ];
+
+    /// The choice that `--strategies` names so.
+    pub fn named(name: &str) -> Option<Choice> {
+        Choice::ALL.into_iter().find(|choice| choice.name() == name)
+    }
+
+    /// What `--strategies` and the rows call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Ptx => "best",
+            Choice::PtxForAnyGrid => "best-any-grid",
+            Choice::Cubin => "best-cubin",
+            Choice::CubinForAnyGrid => "best-cubin-any-grid",
+        }
+    }
+
+    fn knows_grid(self) -> bool {
+        matches!(self, Choice::Ptx | Choice::Cubin)
+    }
+
+    fn is_machine_code(self) -> bool {
+        matches!(self, Choice::Cubin | Choice::CubinForAnyGrid)
+    }
 }
 
 /// How `warpalloc alloc` is called on a cubin: `NAME` or `NAME=FLAGS`.
@@ -77,9 +127,6 @@ impl Recipe {
     }
 }
 
-/// The spill space of a choice of the command.
-pub const CHOSEN: &str = "chosen";
-
 /// Warnings of the allocator about results that are not what the table says they are.
 const UNLIKE_ASKED: [&str; 2] = ["passed through unchanged", "spills go to local memory"];
 
@@ -97,13 +144,24 @@ pub struct Build {
 }
 
 impl Build {
+    /// Whether another program than ptxas makes the image.
+    fn is_machine_code(&self) -> bool {
+        match &self.allocator {
+            Allocator::Cubin(_) | Allocator::Shim(_) => true,
+            Allocator::Chosen(choice) => choice.is_machine_code(),
+            _ => false,
+        }
+    }
+
     fn stem(&self, sources: &[Source]) -> String {
         let cap = self.cap.map_or("none".to_owned(), |cap| cap.to_string());
         let maker = match &self.allocator {
             Allocator::Ptxas => "original".to_owned(),
             Allocator::Warpalloc { strategy, space } => format!("{strategy}.{space}"),
+            Allocator::Chosen(choice) => choice.name().to_owned(),
             Allocator::Cubin(recipe) => format!("cubin.{}", recipe.name),
             Allocator::Pragma(pragma) => format!("pragma.{pragma}"),
+            Allocator::Shim(_) => "shim".to_owned(),
         };
         let source = &sources[self.source];
         format!(
@@ -173,15 +231,38 @@ impl Workshop {
         let texts_done = builds.iter().zip(&texts).map(image_of);
         let mut images: Vec<Result<Image, String>> = texts_done.collect();
         let rewritten: Vec<usize> = (0..builds.len())
-            .filter(|&index| matches!(builds[index].allocator, Allocator::Cubin(_)))
+            .filter(|&index| builds[index].is_machine_code())
             .collect();
         let made = in_parallel(self.jobs, &rewritten, |&index| {
-            self.rewritten(sources, builds, &images, &builds[index])
+            let build = &builds[index];
+            match &build.allocator {
+                Allocator::Chosen(choice) => self
+                    .chosen_cubin(sources, build, *choice)
+                    .map_err(|error| format!("{error:#}")),
+                Allocator::Shim(shim) => self.shimmed(sources, build, shim),
+                _ => self.rewritten(sources, builds, &images, build),
+            }
         });
         for (index, image) in rewritten.into_iter().zip(made) {
             images[index] = image;
         }
         images
+    }
+
+    /// What a program in the place of ptxas makes of the whole module, as compilers call it.
+    fn shimmed(&self, sources: &[Source], build: &Build, shim: &Path) -> Result<Image, String> {
+        let source = &sources[build.source];
+        let entry = &source.kernels[build.kernel].name;
+        let image = || {
+            let text = with_cap(&source.bounded()?, build.cap, &source.name)?;
+            let image = self.assembled_by(shim, &text, None, &build.stem(sources))?;
+            let resources = resources::of_cubin(&std::fs::read(&image)?, entry)?;
+            Ok(Image {
+                path: image,
+                resources: Some(resources),
+            })
+        };
+        image().map_err(|error: anyhow::Error| format!("{error:#}"))
     }
 
     /// What the allocator makes of a cubin of ptxas.
@@ -237,11 +318,7 @@ impl Workshop {
         let flags = flags.replace("{dynamic}", &kernel.launch.dynamic_shared.to_string());
         command.args(flags.split_whitespace());
         self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
-        let resources = resources::of_cubin(&std::fs::read(&output)?, &kernel.name)?;
-        Ok(Image {
-            path: output,
-            resources: Some(resources),
-        })
+        image_of_cubin(output, &kernel.name)
     }
 
     fn text(&self, sources: &[Source], build: &Build) -> Result<String, String> {
@@ -251,11 +328,16 @@ impl Workshop {
             Allocator::Warpalloc { strategy, space } => {
                 self.allocated(source, build, strategy, space, &build.stem(sources))
             }
+            Allocator::Chosen(choice) if !choice.is_machine_code() => {
+                self.chosen_text(source, build, *choice, &build.stem(sources))
+            }
             Allocator::Pragma(pragma) => source
                 .bounded()
                 .and_then(|text| with_pragma(&text, pragma, &source.name))
                 .and_then(|text| with_cap(&text, build.cap, &source.name)),
-            Allocator::Cubin(_) => return Err("made of another build".to_owned()),
+            Allocator::Cubin(_) | Allocator::Chosen(_) | Allocator::Shim(_) => {
+                return Err("machine code has no text".to_owned());
+            }
         };
         text.map_err(|error| format!("{error:#}"))
     }
@@ -270,47 +352,17 @@ impl Workshop {
         space: &str,
         stem: &str,
     ) -> Result<String> {
-        let warpalloc = self
-            .warpalloc
-            .as_ref()
-            .context("no warpalloc command was given")?;
         let entry = &source.kernels[build.kernel].name;
         let in_shared = space == "shared";
-        let input = self.folder.join(format!("{stem}.in.ptx"));
+        let text = match in_shared {
+            true => source.bounded()?,
+            false => source.text.clone(),
+        };
         let output = self.folder.join(format!("{stem}.out.ptx"));
-        std::fs::write(
-            &input,
-            if in_shared {
-                source.bounded()?
-            } else {
-                source.text.clone()
-            },
-        )?;
-        let mut command = Command::new(warpalloc);
-        command
-            .arg("alloc")
-            .arg(&input)
-            .arg("-o")
-            .arg(&output)
-            .args(["--jobs", "1"]);
-        let contract = if self.fmad { "ptxas" } else { "off" };
-        command.args(["--contract", contract]);
-        command.args(["--entry", entry]);
-        if space == CHOSEN {
-            let ptxas = self.ptxas.as_ref().context("a choice needs ptxas")?;
-            command.arg("--no-cache").arg("--ptxas").arg(ptxas);
-            let launch = &source.kernels[build.kernel].launch;
-            command.args(["--block", &launch.block.count().to_string()]);
-            command.args(["--dynamic-shared", &launch.dynamic_shared.to_string()]);
-            if strategy == "best" {
-                command.args(["--grid", &launch.grid.count().to_string()]);
-            }
-            command.args(["--sm", self.arch.trim_start_matches("sm_")]);
-        } else {
-            command.args(["--spill-space", space]);
-            for function in source.functions.iter().filter(|_| !in_shared) {
-                command.args(["--entry", function]);
-            }
+        let mut command = self.alloc(&text, entry, stem, &output)?;
+        command.args(["--spill-space", space]);
+        for function in source.functions.iter().filter(|_| !in_shared) {
+            command.args(["--entry", function]);
         }
         if let Some(cap) = build.cap {
             command.args(["--maxnreg", &cap.to_string()]);
@@ -321,9 +373,6 @@ impl Workshop {
         match strategy.split_once(':') {
             Some((strategy, margin)) => {
                 command.args(["--regalloc", strategy, "--margin", margin]);
-            }
-            None if space == CHOSEN => {
-                command.args(["--regalloc", "best"]);
             }
             None if strategy != "default" => {
                 command.args(["--regalloc", strategy]);
@@ -340,27 +389,105 @@ impl Workshop {
         with_cap(&std::fs::read_to_string(&output)?, build.cap, stem)
     }
 
+    /// `warpalloc alloc` for one entry of a text.
+    fn alloc(&self, text: &str, entry: &str, stem: &str, output: &Path) -> Result<Command> {
+        let warpalloc = self
+            .warpalloc
+            .as_ref()
+            .context("no warpalloc command was given")?;
+        let input = self.folder.join(format!("{stem}.in.ptx"));
+        std::fs::write(&input, text)?;
+        let mut command = Command::new(warpalloc);
+        command.arg("alloc").arg(&input).arg("-o").arg(output);
+        let contract = if self.fmad { "ptxas" } else { "off" };
+        command.args(["--jobs", "1", "--contract", contract, "--entry", entry]);
+        Ok(command)
+    }
+
+    fn chosen_text(
+        &self,
+        source: &Source,
+        build: &Build,
+        choice: Choice,
+        stem: &str,
+    ) -> Result<String> {
+        let output = self.folder.join(format!("{stem}.out.ptx"));
+        self.choose(source, build, choice, stem, &output)?;
+        with_cap(&std::fs::read_to_string(&output)?, build.cap, stem)
+    }
+
+    fn chosen_cubin(&self, sources: &[Source], build: &Build, choice: Choice) -> Result<Image> {
+        let (source, stem) = (&sources[build.source], build.stem(sources));
+        let output = self.folder.join(format!("{stem}.cubin"));
+        self.choose(source, build, choice, &stem, &output)?;
+        image_of_cubin(output, &source.kernels[build.kernel].name)
+    }
+
+    fn choose(
+        &self,
+        source: &Source,
+        build: &Build,
+        choice: Choice,
+        stem: &str,
+        output: &Path,
+    ) -> Result<()> {
+        let kernel = &source.kernels[build.kernel];
+        let ptxas = self.ptxas.as_ref().context("a choice needs ptxas")?;
+        let mut command = self.alloc(&source.text, &kernel.name, stem, output)?;
+        command.args(["--regalloc", "best", "--no-cache", "--ptxas"]);
+        command.arg(ptxas);
+        let launch = &kernel.launch;
+        command.args(["--block", &launch.block.count().to_string()]);
+        command.args(["--dynamic-shared", &launch.dynamic_shared.to_string()]);
+        if choice.knows_grid() {
+            command.args(["--grid", &launch.grid.count().to_string()]);
+        }
+        command.args(["--sm", self.arch.trim_start_matches("sm_")]);
+        if let Some(cap) = build.cap {
+            command.args(["--maxnreg", &cap.to_string()]);
+        }
+        if self.promote {
+            command.arg("--promote-local");
+        }
+        self.finish(command, &self.folder.join(format!("{stem}.alloc.log")))?;
+        Ok(())
+    }
+
     fn assemble(&self, text: &str, entry: &str, stem: &str) -> Result<Image> {
-        let ptx = self.folder.join(format!("{stem}.ptx"));
-        std::fs::write(&ptx, text)?;
         let Some(ptxas) = &self.ptxas else {
+            let ptx = self.folder.join(format!("{stem}.ptx"));
+            std::fs::write(&ptx, text)?;
             return Ok(Image {
                 path: ptx,
                 resources: None,
             });
         };
-        let cubin = self.folder.join(format!("{stem}.cubin"));
-        let mut command = Command::new(ptxas);
-        let fmad = if self.fmad { "true" } else { "false" };
-        command
-            .args(["-v", "-fmad", fmad, "-arch", &self.arch, "-e", entry, "-o"])
-            .arg(&cubin)
-            .arg(&ptx);
-        let report = self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        let cubin = self.assembled_by(ptxas, text, Some(entry), stem)?;
+        let report = std::fs::read_to_string(self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(Image {
             path: cubin,
             resources: resources::read_report(&report).remove(entry),
         })
+    }
+
+    /// The cubin that a ptxas makes of a text, or of one entry of it.
+    fn assembled_by(
+        &self,
+        ptxas: &Path,
+        text: &str,
+        entry: Option<&str>,
+        stem: &str,
+    ) -> Result<PathBuf> {
+        let ptx = self.folder.join(format!("{stem}.ptx"));
+        std::fs::write(&ptx, text)?;
+        let cubin = self.folder.join(format!("{stem}.cubin"));
+        let mut command = Command::new(ptxas);
+        let fmad = if self.fmad { "true" } else { "false" };
+        command.args(["-v", "-fmad", fmad, "-arch", &self.arch]);
+        command.args(entry.iter().flat_map(|entry| ["-e", *entry]));
+        command.arg("-o").arg(&cubin).arg(&ptx);
+        self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
+        Ok(cubin)
     }
 
     /// Runs a program to its end and gives back what it said; its complaint where it fails.
@@ -401,6 +528,14 @@ impl Workshop {
         }
         Ok(said)
     }
+}
+
+fn image_of_cubin(path: PathBuf, entry: &str) -> Result<Image> {
+    let resources = resources::of_cubin(&std::fs::read(&path)?, entry)?;
+    Ok(Image {
+        path,
+        resources: Some(resources),
+    })
 }
 
 /// The line that says what went wrong, or the last one.

@@ -24,7 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use assemble::{Allocator, Build, CHOSEN, Image, Recipe, Workshop};
+use assemble::{Allocator, Build, Choice, Image, Recipe, Workshop};
 use corpus::Source;
 use device::Device;
 use supervise::Findings;
@@ -84,7 +84,9 @@ struct RunArgs {
     #[arg(long, value_delimiter = ',', default_value = "local,shared")]
     spaces: Vec<String>,
     /// Strategies of the allocator, each with a margin where it says `NAME:MARGIN`; `best` chooses
-    /// among several with the help of ptxas, `best-any-grid` without knowing the grid, `none` leaves out PTX that was allocated.
+    /// among several with the help of ptxas, `best-cubin` also among rewritten machine code,
+    /// `best-any-grid` and `best-cubin-any-grid` without knowing the grid; `none` leaves out PTX
+    /// that was allocated.
     #[arg(long, value_delimiter = ',', default_value = "default")]
     strategies: Vec<String>,
     /// A row of cubins: what `warpalloc alloc` with these flags makes of ptxas's cubin at the cap,
@@ -94,6 +96,10 @@ struct RunArgs {
     /// A row of ptxas alone with this `.pragma` in every entry; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pragma: Vec<String>,
+    /// A row of this program in the place of ptxas, such as what `warpalloc shim install` lays out,
+    /// on the original with the bounds of its launch in every entry.
+    #[arg(long, value_name = "PATH")]
+    shim: Option<PathBuf>,
     /// Only caps at which ptxas spills.
     #[arg(long)]
     spilling: bool,
@@ -308,21 +314,20 @@ fn ours(args: &RunArgs) -> Vec<Allocator> {
     let mut all = Vec::new();
     if args.warpalloc.is_some() {
         let strategies = args.strategies.iter().filter(|name| *name != "none");
-        all.extend(strategies.flat_map(|strategy| {
-            let chosen = [CHOSEN.to_owned()];
-            let spaces = match strategy.as_str() {
-                "best" | "best-any-grid" => &chosen[..],
-                _ => &args.spaces,
-            };
-            let allocator = |space: &String| Allocator::Warpalloc {
+        for strategy in strategies {
+            if let Some(choice) = Choice::named(strategy) {
+                all.push(Allocator::Chosen(choice));
+                continue;
+            }
+            all.extend(args.spaces.iter().map(|space| Allocator::Warpalloc {
                 strategy: strategy.clone(),
                 space: space.clone(),
-            };
-            spaces.iter().map(allocator).collect::<Vec<_>>()
-        }));
+            }));
+        }
         all.extend(args.cubin.iter().cloned().map(Allocator::Cubin));
     }
     all.extend(args.pragma.iter().cloned().map(Allocator::Pragma));
+    all.extend(args.shim.iter().cloned().map(Allocator::Shim));
     all
 }
 
@@ -331,8 +336,10 @@ fn titles(allocator: Allocator) -> (String, String) {
     match allocator {
         Allocator::Ptxas => ("ptxas".to_owned(), String::new()),
         Allocator::Warpalloc { strategy, space } => (strategy, space),
+        Allocator::Chosen(choice) => (choice.name().to_owned(), "chosen".to_owned()),
         Allocator::Cubin(recipe) => ("cubin".to_owned(), recipe.name),
         Allocator::Pragma(pragma) => ("ptxas".to_owned(), pragma),
+        Allocator::Shim(_) => ("shim".to_owned(), String::new()),
     }
 }
 
@@ -507,8 +514,8 @@ mod tests {
     }
 
     #[test]
-    fn cubins_and_pragmas_are_rows_beside_allocated_ptx() {
-        let line = "warpalloc-gpu --warpalloc w --strategies none --pragma p";
+    fn cubins_pragmas_and_the_shim_are_rows_beside_allocated_ptx() {
+        let line = "warpalloc-gpu --warpalloc w --strategies none --pragma p --shim s";
         let cubins = [
             "--cubin",
             "a",
@@ -517,7 +524,7 @@ mod tests {
         ];
         let args = Cli::parse_from(line.split(' ').chain(cubins)).run;
         let titles: Vec<_> = ours(&args).into_iter().map(titles).collect();
-        let expected = [("cubin", "a"), ("cubin", "b"), ("ptxas", "p")];
+        let expected = [("cubin", "a"), ("cubin", "b"), ("ptxas", "p"), ("shim", "")];
         assert_eq!(titles, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
         assert_eq!(args.cubin[1].flags, "--maxnreg {cap} --spills shared");
         let bare = Cli::parse_from(["warpalloc-gpu", "--cubin", "a"]).run;
@@ -533,7 +540,7 @@ mod tests {
             "--caps",
             "none,64",
             "--strategies",
-            "a,b",
+            "a,b,best-cubin",
         ];
         let args = Cli::parse_from(line).run;
         let builds = builds(&args, &[(0, 0)]);
@@ -541,7 +548,7 @@ mod tests {
             .iter()
             .filter(|build| build.allocator == Allocator::Ptxas)
             .count();
-        assert_eq!((originals, builds.len()), (2, 2 + 2 * 2 * 2));
+        assert_eq!((originals, builds.len()), (2, 2 + 2 * (2 * 2 + 1)));
         let bare = Cli::parse_from(["warpalloc-gpu", "--caps", "64"]).run;
         assert_eq!(
             super::builds(&bare, &[(0, 0)]).len(),

@@ -22,7 +22,7 @@ use crate::alloc_spills::{self, SpillFlags};
 use crate::best::{self, Chooser, Chosen, Launch};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
-use crate::output;
+use crate::output::{self, Message};
 use crate::report::{self, Format};
 use crate::{Silent, UsageError, knobs};
 
@@ -194,53 +194,21 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
     if args.cubin_spills.is_asked_for() {
         return alloc_spills::run(&args, &outputs(&args)?);
     }
-    let options = options(&args)?;
+    let allocator = Allocator::new(&args)?;
     if alloc_cubin::are_cubins(&args.input)? {
         return alloc_cubin::run(&args, &outputs(&args)?);
     }
     alloc_cubin::refuse_flags(&args)?;
-    let chooser = match is_best(&args, &options) {
-        true => {
-            let launch = Launch {
-                grid: args.grid,
-                dynamic_shared: args.cubin_spills.dynamic_shared,
-            };
-            let ptxas = args.ptxas.as_deref();
-            Some(Chooser::new(ptxas, launch, args.no_cache)?)
-        }
-        false => None,
-    };
-    warn_of_idle_knobs(&args, &options);
+    for message in allocator.idle_knobs(&args) {
+        message.say();
+    }
     let outputs = outputs(&args)?;
     let mut results = Vec::with_capacity(args.input.len());
     for (path, output) in args.input.iter().zip(outputs) {
         let input = Input::read(path)?;
         let machine_code = output.extension().is_some_and(|e| e == "cubin");
-        let chosen = match &chooser {
-            Some(chooser) => chooser.allocate(&input, &options, machine_code)?,
-            None if machine_code => {
-                let told =
-                    "machine code comes of --regalloc=best and ptxas; one allocator writes PTX";
-                return Err(UsageError(told.to_owned()).into());
-            }
-            None => Chosen {
-                result: allocated(&input, &options)?,
-                kernels: Vec::new(),
-                cubin: None,
-            },
-        };
+        let chosen = allocator.allocate(&input, machine_code)?;
         results.push((input, output, chosen));
-    }
-    let is_refused = results
-        .iter()
-        .any(|(_, _, chosen)| chosen.result.functions.iter().any(|f| fails(f, &args)));
-    if !is_refused {
-        for (_, output, chosen) in &results {
-            match &chosen.cubin {
-                Some(cubin) => files::write(output, cubin)?,
-                None => files::write(output, &chosen.result.text)?,
-            }
-        }
     }
     let files: Vec<report::File> = results
         .iter()
@@ -250,23 +218,92 @@ pub fn run(args: AllocArgs) -> anyhow::Result<()> {
             kernels: &chosen.kernels,
         })
         .collect();
+    let refusals = refusals(&files, &args);
+    if refusals.is_empty() {
+        for (_, output, chosen) in &results {
+            match &chosen.cubin {
+                Some(cubin) => files::write(output, cubin)?,
+                None => files::write(output, &chosen.result.text)?,
+            }
+        }
+    }
     // A reader of JSON finds warnings in it and nothing beside it.
     let json_on_stderr = matches!(args.print_regalloc_stats, Some(Format::Json))
         && files::is_standard_output(&args.output);
     if !json_on_stderr {
-        for file in &files {
-            warn(file, &args);
-            tell_promoted(file.result);
+        for message in files.iter().flat_map(|file| messages(file, &args)) {
+            message.say();
         }
     }
     tell_statistics(&args, &files)?;
-    if !is_refused {
-        return Ok(());
+    match refusals.split_last() {
+        None => Ok(()),
+        Some(_) if json_on_stderr => Err(Silent.into()),
+        Some((last, others)) => {
+            for other in others {
+                output::error(other);
+            }
+            bail!("{last}")
+        }
     }
-    if json_on_stderr {
-        return Err(Silent.into());
+}
+
+/// Flags turned into what allocates.
+pub struct Allocator {
+    options: ModuleOptions,
+    /// Where the allocator is to be chosen.
+    chooser: Option<Chooser>,
+}
+
+impl Allocator {
+    /// What the flags ask for.
+    pub fn new(args: &AllocArgs) -> anyhow::Result<Allocator> {
+        let options = options(args)?;
+        let launch = Launch {
+            grid: args.grid,
+            dynamic_shared: args.cubin_spills.dynamic_shared,
+        };
+        let chooser = is_best(args, &options)
+            .then(|| Chooser::new(args.ptxas.as_deref(), launch, args.no_cache));
+        Ok(Allocator {
+            chooser: chooser.transpose()?,
+            options,
+        })
     }
-    refuse(&files, &args)
+
+    /// Allocates the registers of a text, and assembles it where machine code is asked for.
+    pub fn allocate(&self, input: &Input, machine_code: bool) -> anyhow::Result<Chosen> {
+        match &self.chooser {
+            Some(chooser) => chooser.allocate(input, &self.options, machine_code),
+            None if machine_code => {
+                let told =
+                    "machine code comes of --regalloc=best and ptxas; one allocator writes PTX";
+                Err(UsageError(told.to_owned()).into())
+            }
+            None => Ok(Chosen {
+                result: allocated(input, &self.options)?,
+                kernels: Vec::new(),
+                cubin: None,
+            }),
+        }
+    }
+
+    /// A knob does nothing under another allocator, but for the one that promotion heeds.
+    pub fn idle_knobs(&self, args: &AllocArgs) -> Vec<Message> {
+        let strategy = self.options.options.strategy;
+        if strategy == Strategy::Fatpoint {
+            return Vec::new();
+        }
+        let is_heeded = |knob: &str| args.promote_local && knob.starts_with("NumOptPhasesBudget=");
+        let idle = args.knob.iter().filter(|knob| !is_heeded(knob));
+        idle.map(|knob| {
+            let name = strategy.name();
+            Message::Warning(format!(
+                "--knob {knob} steers --regalloc=fatpoint and does nothing for {name}"
+            ))
+        })
+        .collect()
+    }
 }
 
 fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
@@ -315,21 +352,6 @@ fn is_best(args: &AllocArgs, options: &ModuleOptions) -> bool {
                 args.spill_space.is_some() || args.preset.is_some() || args.margin != 0;
             !is_steered && options.options == Options::default()
         }
-    }
-}
-
-/// A knob does nothing under another allocator, but for the one that promotion heeds.
-fn warn_of_idle_knobs(args: &AllocArgs, options: &ModuleOptions) {
-    let strategy = options.options.strategy;
-    if strategy == Strategy::Fatpoint {
-        return;
-    }
-    let is_heeded = |knob: &str| args.promote_local && knob.starts_with("NumOptPhasesBudget=");
-    for knob in args.knob.iter().filter(|knob| !is_heeded(knob)) {
-        let name = strategy.name();
-        output::warning(&format!(
-            "--knob {knob} steers --regalloc=fatpoint and does nothing for {name}"
-        ));
     }
 }
 
@@ -412,64 +434,65 @@ fn fails(function: &FunctionReport, args: &AllocArgs) -> bool {
     }
 }
 
-fn warn(file: &report::File, args: &AllocArgs) {
+/// What is to be said of a file and its functions, besides what keeps it from being written.
+pub fn messages(file: &report::File, args: &AllocArgs) -> Vec<Message> {
     let (input, result) = (file.input, file.result);
+    let mut said = Vec::new();
     for choice in file.kernels {
-        output::note(&format!(
-            "{}: `{}`: {}",
-            input.name,
-            choice.name,
-            best::told(choice)
-        ));
+        let (name, told) = (&choice.name, best::told(choice));
+        said.push(Message::Note(format!("{}: `{name}`: {told}", input.name)));
         if output::is_verbose() {
-            output::note(&best::table(choice));
+            said.push(Message::Note(best::table(choice)));
         }
     }
     for function in &result.functions {
         let is_chosen = file.is_chosen(function);
         let (file, line, name) = (&input.name, function.line, &function.name);
         for warning in &function.warnings {
-            output::warning(&format!("{file}:{line}: `{name}`: {warning}"));
+            said.push(Message::Warning(format!(
+                "{file}:{line}: `{name}`: {warning}"
+            )));
         }
         if fails(function, args) {
             continue;
         }
         let message = report::left_alone(input, result, function).filter(|_| !is_chosen);
-        if let Some(message) = message {
-            output::warning(&message);
-        }
+        said.extend(message.map(Message::Warning));
         if let Outcome::Allocated(allocated) = &function.outcome {
             if allocated.stats.fell_back {
-                output::warning(&format!(
+                said.push(Message::Warning(format!(
                     "{file}:{line}: `{name}`: no round of allocation succeeded, so every value \
                      is in memory"
-                ));
+                )));
             }
             if output::is_verbose() {
                 let told = report::summary(allocated);
-                output::note(&format!("{file}:{line}: `{name}`: {told}"));
+                said.push(Message::Note(format!("{file}:{line}: `{name}`: {told}")));
             }
         }
     }
+    said.extend(promoted(result));
+    said
 }
 
-/// Says which variables became registers, and why the others did not.
-fn tell_promoted(result: &ModuleResult) {
+/// Which variables became registers, and why the others did not.
+fn promoted(result: &ModuleResult) -> Vec<Message> {
     let Some(promoted) = &result.promoted else {
-        return;
+        return Vec::new();
     };
-    for v in &promoted.variables {
-        output::note(&format!(
+    let kept = promoted.variables.iter().map(|v| {
+        format!(
             "`{}` of `{}` is kept in registers: {} bytes, {} accesses",
             v.name, v.function, v.bytes, v.accesses
-        ));
-    }
-    for v in &promoted.refused {
-        output::note(&format!(
+        )
+    });
+    let refused = promoted.refused.iter().map(|v| {
+        format!(
             "`{}` of `{}` stays in memory: {}",
             v.name, v.function, v.reason
-        ));
-    }
+        )
+    });
+    kept.chain(refused).map(Message::Note).collect()
 }
 
 fn tell_statistics(args: &AllocArgs, files: &[report::File]) -> anyhow::Result<()> {
@@ -486,8 +509,8 @@ fn tell_statistics(args: &AllocArgs, files: &[report::File]) -> anyhow::Result<(
     output::print(&text)
 }
 
-/// Fails, naming each function that keeps the result from being written.
-fn refuse(files: &[report::File], args: &AllocArgs) -> anyhow::Result<()> {
+/// Why the results are not written: a text for each function that keeps them from it.
+pub fn refusals(files: &[report::File], args: &AllocArgs) -> Vec<String> {
     let mut told = Vec::new();
     for report::File { input, result, .. } in files {
         for function in result.functions.iter().filter(|f| fails(f, args)) {
@@ -498,9 +521,5 @@ fn refuse(files: &[report::File], args: &AllocArgs) -> anyhow::Result<()> {
             });
         }
     }
-    let (last, others) = told.split_last().map_or(("", &[][..]), |(l, o)| (l, o));
-    for other in others {
-        output::error(other);
-    }
-    bail!("{last}")
+    told
 }

@@ -44,17 +44,27 @@ pub fn release(ptxas: &Ptxas) -> Option<String> {
     Some(release[1..].to_owned())
 }
 
+/// Where another program of the toolkit is.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    usual_folders()
+        .map(|folder| folder.join(name))
+        .find(|path| is_program(path))
+}
+
 /// Where a ptxas is looked for that nobody named.
 pub fn usual_places() -> impl Iterator<Item = PathBuf> {
+    usual_folders().map(|folder| folder.join(PTXAS))
+}
+
+fn usual_folders() -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();
     let homes = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
     let homes = homes.into_iter().filter_map(env::var_os).map(PathBuf::from);
     let homes = homes.chain([PathBuf::from("/usr/local/cuda")]);
-    let folders = folders
+    folders
         .into_iter()
-        .chain(homes.map(|home| home.join("bin")));
-    folders.map(|folder| folder.join(PTXAS))
+        .chain(homes.map(|home| home.join("bin")))
 }
 
 /// Whether a path leads to a program other than this one.

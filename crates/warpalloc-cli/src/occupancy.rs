@@ -6,6 +6,7 @@ use warpalloc::target::occupancy::{
     Cliff, Launch, Limiter, Occupancy, cliffs, occupancy, percent_of,
 };
 use warpalloc::target::sm::Sm;
+use warpalloc_ptx::LEAST_CAP;
 
 use crate::UsageError;
 
@@ -151,8 +152,19 @@ fn as_json(sm: Sm, launch: &Launch, answer: &Occupancy, staircase: &[Cliff]) -> 
     value["registers_per_thread"] = launch.registers_per_thread.into();
     value["block_threads"] = launch.block_threads.into();
     value["shared_bytes"] = launch.shared_bytes.into();
-    value["cliffs"] = staircase.iter().map(|c| step_json(c, answer)).collect();
+    value["cliffs"] = staircase
+        .iter()
+        .map(|c| step_json(c, answer.max_warps))
+        .collect();
     value
+}
+
+/// The caps that reach each step of occupancy below a number of registers, the highest first.
+pub fn caps_below(staircase: &[Cliff], registers: u32) -> Vec<u32> {
+    let caps = staircase.iter().rev().filter(|step| step.blocks > 0);
+    let caps = caps.map(|step| step.last_registers);
+    caps.filter(|cap| (LEAST_CAP..registers).contains(cap))
+        .collect()
 }
 
 /// What is resident and why not more, without the launch it was asked for.
@@ -170,17 +182,17 @@ pub fn answer_json(answer: &Occupancy) -> Value {
             "shared_memory": answer.room.shared_memory,
         },
         "refusal": answer.refusal.map(|refusal| refusal.to_string()),
-        "next_higher": answer.next_higher.as_ref().map(|c| step_json(c, answer)),
-        "next_lower": answer.next_lower.as_ref().map(|c| step_json(c, answer)),
+        "next_higher": answer.next_higher.as_ref().map(|c| step_json(c, answer.max_warps)),
+        "next_lower": answer.next_lower.as_ref().map(|c| step_json(c, answer.max_warps)),
     })
 }
 
-fn step_json(step: &Cliff, answer: &Occupancy) -> Value {
+pub fn step_json(step: &Cliff, max_warps: u32) -> Value {
     json!({
         "first_registers": step.first_registers,
         "last_registers": step.last_registers,
         "blocks": step.blocks,
         "warps": step.warps,
-        "percent": percent_of(step.warps, answer.max_warps),
+        "percent": percent_of(step.warps, max_warps),
     })
 }

@@ -40,6 +40,25 @@ pub enum When {
     Never,
 }
 
+/// Something to say of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// It did not come out as asked for.
+    Warning(String),
+    /// Worth knowing.
+    Note(String),
+}
+
+impl Message {
+    /// Says it.
+    pub fn say(&self) {
+        match self {
+            Message::Warning(text) => warning(text),
+            Message::Note(text) => note(text),
+        }
+    }
+}
+
 static FLAGS: OnceLock<OutputFlags> = OnceLock::new();
 
 impl OutputFlags {
@@ -90,15 +109,19 @@ pub fn note(message: &str) {
 }
 
 fn say(heading: &str, colour: &str, message: &str) {
-    // Diagnostics come with a heading of their own.
-    let message = message
-        .strip_prefix("error: ")
-        .unwrap_or(message)
-        .trim_end_matches('\n');
+    let message = without_heading(message);
     let _ = writeln!(
         anstream::stderr(),
         "{colour}{heading}\x1b[0m\x1b[1m:\x1b[0m {message}"
     );
+}
+
+/// A message without the heading that diagnostics come with.
+pub fn without_heading(message: &str) -> &str {
+    message
+        .strip_prefix("error: ")
+        .unwrap_or(message)
+        .trim_end_matches('\n')
 }
 
 /// Writes a result to standard output.

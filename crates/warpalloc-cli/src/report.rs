@@ -139,7 +139,8 @@ fn as_text(files: &[File]) -> String {
     out
 }
 
-fn as_json(files: &[File]) -> Value {
+/// The statistics of all functions as JSON (docs/json.md).
+pub fn as_json(files: &[File]) -> Value {
     let functions = files.iter().flat_map(|file| {
         let functions = file.result.functions.iter();
         functions.map(|function| {

@@ -24,10 +24,47 @@ pub struct StatsArgs {
     code: CodeArgs,
 }
 
+/// The measures of a file.
+pub enum Measures {
+    /// Of PTX.
+    Text(Vec<FunctionMeasures>),
+    /// Of machine code.
+    Code(stats_cubin::Report),
+}
+
+impl Measures {
+    /// The measures as JSON (docs/json.md).
+    pub fn as_json(&self) -> Value {
+        match self {
+            Measures::Text(functions) => {
+                let functions: Value = functions.iter().map(as_json).collect();
+                json!({ "schema": SCHEMA, "functions": functions })
+            }
+            Measures::Code(report) => report.as_json(),
+        }
+    }
+
+    fn as_text(&self) -> String {
+        match self {
+            Measures::Text(functions) => as_text(functions),
+            Measures::Code(report) => report.as_text(),
+        }
+    }
+}
+
 /// Prints the measures of a file.
 pub fn run(args: StatsArgs) -> anyhow::Result<()> {
-    let input = match Source::open(&args.input)? {
-        Source::Code(file) => return stats_cubin::run(&file, &args.code, args.json),
+    let measures = measured(Source::open(&args.input)?, &args)?;
+    output::print(&match args.json {
+        true => format!("{:#}\n", measures.as_json()),
+        false => measures.as_text(),
+    })
+}
+
+/// Measures what was opened.
+pub fn measured(source: Source, args: &StatsArgs) -> anyhow::Result<Measures> {
+    let input = match source {
+        Source::Code(file) => return Ok(Measures::Code(stats_cubin::report(&file, &args.code)?)),
         Source::Text(input) => input,
     };
     if let Some(flag) = args.code.given() {
@@ -40,17 +77,7 @@ pub fn run(args: StatsArgs) -> anyhow::Result<()> {
     };
     let functions = measure_module(&input.text, &options);
     let functions = functions.map_err(|error| input.explain(error))?;
-    let text = match args.json {
-        true => {
-            let functions: Value = functions.iter().map(as_json).collect();
-            format!(
-                "{:#}\n",
-                json!({ "schema": SCHEMA, "functions": functions })
-            )
-        }
-        false => as_text(&functions),
-    };
-    output::print(&text)
+    Ok(Measures::Text(functions))
 }
 
 fn as_text(functions: &[FunctionMeasures]) -> String {

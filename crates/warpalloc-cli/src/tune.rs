@@ -12,16 +12,16 @@ use clap::Args;
 use serde_json::{Value, json};
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_choose::judge::{Estimate, Machine, Setting, judge};
+use warpalloc_choose::judge::{Estimate, Setting};
 use warpalloc_choose::{Assembly, Cache, Candidate, Ptxas, Request, choose};
 use warpalloc_ptx::module::{ModuleOptions, Outcome, Treatment, allocate_module};
-use warpalloc_ptx::{EntryFacts, LEAST_CAP, ModuleFacts, entry_facts};
-use warpalloc_sass::measure;
-use warpalloc_sass::object::Cubin;
+use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts};
 
 use crate::UsageError;
+use crate::assembled::{Assembler, Judged};
 use crate::files::{self, Input};
 use crate::kernels::{PtxasArgs, named_entry};
+use crate::occupancy::caps_below;
 use crate::output;
 use crate::report::SCHEMA;
 
@@ -126,16 +126,6 @@ struct Tuner<'t> {
     options: ModuleOptions,
 }
 
-/// What machine code takes, and what it is expected to cost.
-struct Judged {
-    registers: u32,
-    /// Static shared memory, spilled values included.
-    shared: u64,
-    frame: u64,
-    local: Option<usize>,
-    estimate: Option<Estimate>,
-}
-
 impl<'t> Tuner<'t> {
     fn new(
         args: &'t TuneArgs,
@@ -194,10 +184,7 @@ impl<'t> Tuner<'t> {
     fn rows(&self) -> anyhow::Result<Vec<Row>> {
         let (first, base) = self.original()?;
         let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
-        let caps = steps.iter().rev().filter(|step| step.blocks > 0);
-        let caps = caps.map(|step| step.last_registers);
-        let caps = caps.filter(|cap| (LEAST_CAP..first.registers).contains(cap));
-        let caps: Vec<u32> = caps.collect();
+        let caps = caps_below(&steps, first.registers);
         let mut rows = vec![first];
         for cap in caps {
             rows.extend(self.within(cap, base.as_ref())?);
@@ -230,36 +217,20 @@ impl<'t> Tuner<'t> {
 
     /// What a text is assembled to.
     fn judged(&self, ptxas: &Ptxas, text: &str) -> anyhow::Result<Judged> {
-        let assembly = Assembly {
-            text,
+        let assembler = Assembler {
+            file: &self.input.name,
+            entry: &self.entry.name,
+            ptxas,
+            options: self.ptxas_options,
             arch: &self.arch,
-            entry: Some(&self.entry.name),
             contraction: self.options.contraction,
+            setting: Setting {
+                block_threads: Some(self.block),
+                blocks: self.grid,
+                dynamic_shared: self.dynamic,
+            },
         };
-        let context =
-            |error: warpalloc_choose::PtxasError| anyhow!(error).context(self.input.name.clone());
-        let made = ptxas.assemble_with(assembly, self.ptxas_options);
-        let bytes = made.map_err(context)?.cubin;
-        let cubin = Cubin::read(&bytes)?;
-        let function = cubin.functions.iter().find(|f| f.name == self.entry.name);
-        let function = function.ok_or_else(|| anyhow!("ptxas left `{}` out", self.entry.name))?;
-        let setting = Setting {
-            block_threads: Some(self.block),
-            blocks: self.grid,
-            dynamic_shared: self.dynamic,
-        };
-        let accesses = measure(&cubin, function).ok().map(|measures| {
-            let accesses = measures.local.iter().map(|l| l.loads + l.stores);
-            accesses.sum()
-        });
-        Ok(Judged {
-            registers: function.registers.unwrap_or(255),
-            shared: function.shared_bytes,
-            frame: function.stack_bytes.unwrap_or(0).into(),
-            local: accesses,
-            // Code that can't be judged is shown without cycles.
-            estimate: judge(&Machine::H200, &bytes, &self.entry.name, setting).ok(),
-        })
+        assembler.judged(text)
     }
 
     fn row(

@@ -1,5 +1,7 @@
 //! `warpalloc compare` on two builds, two commits, two ptxas.
 
+#[path = "common/command.rs"]
+mod command;
 #[path = "common/ptxas.rs"]
 mod ptxas;
 
@@ -7,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use command::{out, run_in};
 use serde_json::Value;
 
 /// A kernel that keeps `values` values live at once.
@@ -36,18 +39,7 @@ fn module(kernels: &[String]) -> String {
 }
 
 fn compare(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpalloc"));
-    command.current_dir(folder).arg("compare").args(args);
-    command.output().unwrap()
-}
-
-fn out(run: &Output) -> String {
-    assert!(
-        run.status.success(),
-        "{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
-    String::from_utf8_lossy(&run.stdout).into_owned()
+    run_in(folder, &[&["compare"], args].concat())
 }
 
 fn write(folder: &Path, name: &str, text: &str) {

@@ -1,5 +1,7 @@
 //! `warpalloc explain` as a person with a kernel that takes too many registers meets it.
 
+#[path = "common/command.rs"]
+mod command;
 #[path = "common/ptxas.rs"]
 mod ptxas;
 
@@ -7,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use command::{out, run_in, said};
 use serde_json::{Value, json};
 
 /// Values that are loaded in a row and used in the same order: another order needs few registers.
@@ -31,18 +34,7 @@ fn sums(values: usize) -> String {
 }
 
 fn explain(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpalloc"));
-    command.current_dir(folder).arg("explain").args(args);
-    command.output().unwrap()
-}
-
-fn out(run: &Output) -> String {
-    assert!(run.status.success(), "{}", said(run));
-    String::from_utf8_lossy(&run.stdout).into_owned()
-}
-
-fn said(run: &Output) -> String {
-    String::from_utf8_lossy(&run.stderr).into_owned()
+    run_in(folder, &[&["explain"], args].concat())
 }
 
 fn folder() -> tempfile::TempDir {

@@ -1,12 +1,15 @@
 //! `warpalloc tune`: a table of caps, and a recommendation that holds when it is followed.
 
+#[path = "common/command.rs"]
+mod command;
 #[path = "common/ptxas.rs"]
 mod ptxas;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use command::{out, run_in, said};
 use serde_json::{Value, json};
 
 /// Loads that may stand anywhere before their use: the text has all of them live at once.
@@ -27,19 +30,7 @@ fn loose(values: usize) -> String {
 }
 
 fn tune(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpalloc"));
-    command.current_dir(folder).arg("tune").args(args);
-    command.env("XDG_CACHE_HOME", folder.join("cache"));
-    command.output().unwrap()
-}
-
-fn out(run: &Output) -> String {
-    assert!(run.status.success(), "{}", said(run));
-    String::from_utf8_lossy(&run.stdout).into_owned()
-}
-
-fn said(run: &Output) -> String {
-    String::from_utf8_lossy(&run.stderr).into_owned()
+    run_in(folder, &[&["tune"], args].concat())
 }
 
 fn folder() -> tempfile::TempDir {

@@ -347,7 +347,7 @@ mod tests {
         let [report] = &result.functions[..] else {
             panic!("one function")
         };
-        assert!(matches!(report.outcome, Outcome::PassedThrough(_)));
+        assert!(matches!(report.outcome, Outcome::Allocated(_)));
         assert!(!result.text.contains(".maxnreg"), "{}", result.text);
         let said = report.warnings.join("\n");
         assert!(said.contains("cap of 64"), "{said}");

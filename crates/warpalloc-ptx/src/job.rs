@@ -12,6 +12,7 @@ use crate::entry::{
     write_block, write_cap, write_local_cap, write_shared_spills,
 };
 use crate::fit::{Fit, fit};
+use crate::flight_names;
 use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
@@ -19,11 +20,13 @@ use crate::module::{
     SpillSpace, Treatment, functions_with_bodies,
 };
 use crate::printer::Edits;
+use crate::spill_code::SpillCode;
 use crate::types;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpalloc::allocation::{Frame, Space};
+use warpalloc::options::HoistPolicy;
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc::target::{File, Target};
@@ -122,6 +125,9 @@ impl<'m, 'a> Job<'m, 'a> {
             reports.push(report);
         }
         let text = edits.apply(self.module.source)?;
+        let is_allocated = |r: &&FunctionReport| matches!(r.outcome, Outcome::Allocated(_));
+        let ours = reports.iter().filter(is_allocated).map(|r| r.name.as_str());
+        let text = flight_names::separate(text, &self.target()?, &ours.collect())?;
         Ok(ModuleResult {
             text,
             functions: reports,
@@ -379,6 +385,10 @@ impl<'m, 'a> Job<'m, 'a> {
         let mut knobs = options.knobs.clone();
         // The knob stands for the memory that `space` says.
         knobs.smem_spill = false;
+        if self.shares_registers(lowered.ast) {
+            // What is hoisted takes registers of the part that has given most of them away.
+            knobs.hoist_policy = HoistPolicy::Never;
+        }
         let options = &Options {
             spill_space: space,
             knobs,
@@ -400,6 +410,9 @@ impl<'m, 'a> Job<'m, 'a> {
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
         let up_to_highest = |file| highest(file).map_or(0, |register| register as u32 + 1);
+        let spill_code = self.options.spill_code;
+        let spill_code =
+            spill_code.then(|| SpillCode::of(lowered, &self.lines, &target, &allocation));
         let allocated = Allocated {
             budget: match spills {
                 true => budget.registers.saturating_sub(options.frame_base),
@@ -410,6 +423,7 @@ impl<'m, 'a> Job<'m, 'a> {
             registers: up_to_highest(File::R),
             named: touched.registers(&target, File::R).count() as u32,
             predicates: up_to_highest(File::P),
+            spill_code,
         };
         Ok((allocated, edits))
     }

@@ -33,6 +33,7 @@ mod entry;
 mod entry_facts;
 mod fates;
 mod fit;
+mod flight_names;
 mod job;
 mod least;
 mod literal;
@@ -40,6 +41,8 @@ mod live_values;
 mod measure;
 mod param_lanes;
 mod source_line;
+mod spill_code;
+mod statements;
 mod types;
 
 pub use ast::{Instruction, Module, Name, Operand, Span, Stmt};
@@ -51,4 +54,6 @@ pub use live_values::{Decision, FunctionValues, LiveValue, Place as TextPlace, f
 pub use parser::{parse, parse_bytes};
 pub use printer::{EditConflict, Edits};
 pub use source_line::{SourceLine, SourceLines};
+pub use spill_code::{SpillCode, SpilledValue};
+pub use statements::{Statement, Statements};
 pub use visit::{Context, Place, visit_names};

@@ -49,7 +49,7 @@ pub struct LiveValue {
     pub recompute_cycles: Option<u8>,
     /// What becomes of it within the registers that were asked for.
     pub decision: Option<Decision>,
-    vreg: VReg,
+    pub(crate) vreg: VReg,
 }
 
 /// What an allocation does with a value.
@@ -79,10 +79,12 @@ pub struct FunctionValues {
     /// The values that take general registers, in the order they are first written.
     pub values: Vec<LiveValue>,
     at_peak: BTreeSet<VReg>,
-    /// Line of the instructions that have text.
-    insts: Vec<(usize, Inst)>,
-    function: Function,
-    liveness: Liveness,
+    /// The instructions that have text.
+    pub(crate) insts: Vec<(Place, Inst)>,
+    /// By value, the general registers that it takes.
+    pub(crate) registers: Vec<usize>,
+    pub(crate) function: Function,
+    pub(crate) liveness: Liveness,
 }
 
 impl FunctionValues {
@@ -94,7 +96,7 @@ impl FunctionValues {
 
     /// What is live before the first statement of a line; `None` where none begins there.
     pub fn live_at_line(&self, line: usize) -> Option<Vec<&LiveValue>> {
-        let (_, inst) = self.insts.iter().find(|(at, _)| *at == line)?;
+        let (_, inst) = self.insts.iter().find(|(at, _)| at.line == line)?;
         let live = self.live_at(Moment::Before(*inst));
         let values = self.values.iter();
         Some(values.filter(|v| live.contains(&v.vreg)).collect())
@@ -216,22 +218,26 @@ impl Text<'_, '_, '_> {
             let mut insts = function.insts().filter(|inst| *inst >= from);
             insts.find_map(place)
         });
-        let names = self.names();
+        let names = names(self.lowered);
         let mut occurrences: Vec<Vec<(Inst, Role)>> = vec![Vec::new(); function.vreg_count()];
         for inst in function.insts() {
             for operand in function.operands(inst) {
                 occurrences[operand.vreg.as_u32() as usize].push((inst, operand.role));
             }
         }
+        let registers: Vec<usize> = function
+            .vregs()
+            .map(|vreg| general_registers(function, target, vreg))
+            .collect();
         let mut values = Vec::new();
         for vreg in function.vregs() {
-            let class = target.class(function.vreg(vreg).class);
-            let (Some(name), true) = (names[vreg.as_u32() as usize], class.file == File::R) else {
+            let taken = registers[vreg.as_u32() as usize];
+            let (Some(name), true) = (names[vreg.as_u32() as usize], taken > 0) else {
                 continue;
             };
             let mut value = LiveValue {
                 name: name.to_owned(),
-                registers: class.width.div_ceil(target.file(class.file).units_per_reg),
+                registers: taken,
                 written: Vec::new(),
                 read: Vec::new(),
                 spill_cycles: 0.0,
@@ -261,10 +267,8 @@ impl Text<'_, '_, '_> {
             let first = occurrences[value.vreg.as_u32() as usize].first();
             first.map(|(inst, _)| *inst)
         });
-        let insts = function.insts().filter_map(|inst| {
-            let span = self.lowered.span(inst)?;
-            Some((self.lines.line(span.start), inst))
-        });
+        let insts = function.insts();
+        let insts = insts.filter_map(|inst| Some((place(inst)?, inst)));
         let mut found = FunctionValues {
             name: ast.name.text.to_owned(),
             line: self.lines.line(ast.name.span.start),
@@ -273,6 +277,7 @@ impl Text<'_, '_, '_> {
             values,
             at_peak: BTreeSet::new(),
             insts: insts.collect(),
+            registers,
             function: function.clone(),
             liveness,
         };
@@ -320,26 +325,34 @@ impl Text<'_, '_, '_> {
             opcode: opcode.to_owned(),
         })
     }
+}
 
-    /// By value, the register that first stands for it.
-    fn names(&self) -> Vec<Option<&str>> {
-        let function = &self.lowered.function;
-        let mut names: Vec<Option<&str>> = vec![None; function.vreg_count()];
-        for inst in function.insts() {
-            let operands = function.operands(inst);
-            for occurrence in &self.lowered.codes[inst.as_u32() as usize].occurrences {
-                let first = occurrence.operand as usize;
-                let lanes = operands.get(first..first + occurrence.lanes as usize);
-                for lane in lanes.unwrap_or_default() {
-                    let vreg: VReg = lane.vreg;
-                    let name = &mut names[vreg.as_u32() as usize];
-                    if name.is_none() {
-                        *name = Some(occurrence.span.text(self.lowered.source));
-                    }
+/// By value, the register that first stands for it.
+pub(crate) fn names<'t>(lowered: &'t Lowered) -> Vec<Option<&'t str>> {
+    let function = &lowered.function;
+    let mut names: Vec<Option<&str>> = vec![None; function.vreg_count()];
+    for inst in function.insts() {
+        let operands = function.operands(inst);
+        for occurrence in &lowered.codes[inst.as_u32() as usize].occurrences {
+            let first = occurrence.operand as usize;
+            let lanes = operands.get(first..first + occurrence.lanes as usize);
+            for lane in lanes.unwrap_or_default() {
+                let name = &mut names[lane.vreg.as_u32() as usize];
+                if name.is_none() {
+                    *name = Some(occurrence.span.text(lowered.source));
                 }
             }
         }
-        names
+    }
+    names
+}
+
+/// The general registers that a value takes; 0 for predicates and others.
+pub(crate) fn general_registers(function: &Function, target: &Target, vreg: VReg) -> usize {
+    let class = target.class(function.vreg(vreg).class);
+    match class.file == File::R {
+        true => class.width.div_ceil(target.file(class.file).units_per_reg),
+        false => 0,
     }
 }
 

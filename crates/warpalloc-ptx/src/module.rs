@@ -12,6 +12,7 @@ pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
 use crate::param_lanes::take_apart;
 use crate::printer::EditConflict;
 use crate::promote::{Promoted, promote_where};
+use crate::spill_code::SpillCode;
 use warpalloc::Options;
 use warpalloc::allocation::Frame;
 use warpalloc::function::Function;
@@ -77,6 +78,8 @@ pub struct ModuleOptions {
     pub promote_local: bool,
     /// What becomes of products and sums without a rounding modifier.
     pub contraction: Contraction,
+    /// Whether [`Allocated::spill_code`] is wanted.
+    pub spill_code: bool,
 }
 
 /// The most threads that are started, whatever the caller asks for.
@@ -145,6 +148,8 @@ pub struct Allocated {
     pub named: u32,
     /// Predicates it uses, counted up to the highest.
     pub predicates: u32,
+    /// What was inserted and where, if that was asked for.
+    pub spill_code: Option<SpillCode>,
 }
 
 /// What happened to one function.

@@ -1,10 +1,12 @@
 //! What an allocation costs: the one figure by which allocations of a function are compared.
 
-use crate::allocation::{Allocation, Edit, Point};
+use crate::allocation::{Allocation, Edit, Point, Space};
 use crate::analysis::{Frequencies, Loops, Order};
 use crate::function::Function;
+use crate::target::Target;
 
-/// Cycles of a store to the spill frame, or a reload from it, that hits the first cache.
+/// Cycles of a store to the spill frame, or a reload from it, that hits the first cache of
+/// NVIDIA's machines.
 pub const MEMORY_CYCLES: f64 = 4.0;
 
 /// Cycles that an allocation adds to one run of its function, by how often blocks run.
@@ -14,16 +16,22 @@ pub const MEMORY_CYCLES: f64 = 4.0;
 pub struct AddedCycles<'a> {
     function: &'a Function,
     frequencies: Frequencies,
+    /// Cycles of an access to each space.
+    memory: [f64; 2],
 }
 
 impl<'a> AddedCycles<'a> {
-    /// Prices allocations of `function`.
-    pub fn of(function: &'a Function) -> AddedCycles<'a> {
+    /// Prices allocations of `function` for `target`.
+    pub fn of(function: &'a Function, target: &Target) -> AddedCycles<'a> {
         let order = Order::compute(function);
         let loops = Loops::compute(function, &order);
         AddedCycles {
             function,
             frequencies: Frequencies::compute(function, &order, &loops),
+            memory: [Space::Local, Space::Shared].map(|space| {
+                let memory = target.memory(space);
+                memory.map_or(MEMORY_CYCLES, |memory| memory.cycles)
+            }),
         }
     }
 
@@ -57,7 +65,9 @@ impl<'a> AddedCycles<'a> {
         match edit {
             Edit::Move { .. } | Edit::Transfer { .. } => 1.0,
             Edit::Swap { .. } => 3.0,
-            Edit::Store { .. } | Edit::Reload { .. } => MEMORY_CYCLES,
+            Edit::Store { to: slot, .. } | Edit::Reload { from: slot, .. } => {
+                self.memory[slot.space as usize]
+            }
             Edit::Recompute { inst, .. } => f64::from(self.function.inst(*inst).remat.unwrap_or(1)),
         }
     }

@@ -13,7 +13,7 @@
 
 use crate::allocation::{Allocation, Frame};
 use crate::analysis::{Liveness, live_through_calls};
-use crate::cleanup::{self, Code};
+use crate::cleanup::{self, Code, legal_moves};
 use crate::colour::scan::{self, Walk};
 use crate::colour::{
     self, Attempt, Coloured, Colourer, FrameUse, MAX_INSTS_TO_COMPARE, Positions, Problem,
@@ -21,7 +21,7 @@ use crate::colour::{
 };
 use crate::cycles::AddedCycles;
 use crate::emit::emit;
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::frame::{self, spill_space};
 use crate::function::{Function, Inst};
 use crate::ir::{Facts, Program};
@@ -54,9 +54,9 @@ pub(crate) fn allocate(
         return Ok(allocation);
     }
     let rest = target
-        .budget(File::R)
+        .budget(File::MAIN)
         .saturating_sub(options.frame_base as usize);
-    let rest = target.clone().with_budget(File::R, rest);
+    let rest = target.clone().with_budget(File::MAIN, rest);
     let colourer = &mut *colour::colourer(options);
     Pipeline::new(function, liveness, &rest, options).run(colourer)
 }
@@ -222,7 +222,9 @@ impl<'a> Pipeline<'a> {
         };
         Ok(match (plain, rematerialised) {
             (Some(plain), Some(other)) => {
-                let cycles = self.cycles.get_or_init(|| AddedCycles::of(self.function));
+                let cycles = self
+                    .cycles
+                    .get_or_init(|| AddedCycles::of(self.function, self.target));
                 let is_dearer = cycles.net(&other) > cycles.net(&plain);
                 Some(match is_dearer || is_carried(&other) {
                     true => plain,
@@ -330,7 +332,9 @@ impl<'a> Pipeline<'a> {
             Some(allocation) => allocation,
             None => self.naive(stats)?,
         };
-        let cycles = self.cycles.get_or_init(|| AddedCycles::of(self.function));
+        let cycles = self
+            .cycles
+            .get_or_init(|| AddedCycles::of(self.function, self.target));
         let cycles = cycles.net(&allocation);
         trace!("{attempt:?} adds {cycles} cycles");
         Ok(Candidate {
@@ -350,11 +354,11 @@ impl<'a> Pipeline<'a> {
         stats: &mut Stats,
     ) -> Result<Option<Allocation>, Error> {
         if self.options.strategy == Strategy::Scan {
-            let space = spill_space(self.function, self.options);
+            let space = spill_space(self.function, self.target, self.options);
             let space = space.unwrap_or_default();
             match scan::walk(&base.problem, self.liveness, space, stats)? {
                 Walk::Done(mut allocation) => {
-                    self.clean_up(&mut allocation);
+                    self.clean_up(&mut allocation)?;
                     return Ok(Some(*allocation));
                 }
                 Walk::Stuck => return Ok(None),
@@ -395,37 +399,57 @@ impl<'a> Pipeline<'a> {
         let Coloured {
             problem, colours, ..
         } = coloured;
-        let space = spill_space(self.function, self.options).unwrap_or_default();
+        let space = spill_space(self.function, self.target, self.options).unwrap_or_default();
         let mut allocation = emit(&problem.program, self.target, space, &colours, stats)?;
         clock.lap(&mut allocation.stats, "emit");
-        self.clean_up(&mut allocation);
+        self.clean_up(&mut allocation)?;
         allocation.stats.hoisted = count_hoisted(&allocation, &base.hoisted);
         Ok(allocation)
     }
 
     /// Keeps every value in memory: always possible where anything is.
     fn naive(&self, stats: Stats) -> Result<Allocation, Error> {
-        let space = spill_space(self.function, self.options)?;
+        let space = spill_space(self.function, self.target, self.options)?;
         let mut allocation = naive::allocate(self.function, self.target, space)?;
         allocation.stats.fell_back = self.options.strategy != Strategy::Naive;
         allocation.stats.iterations = stats.iterations;
         allocation.stats.live_through_calls = stats.live_through_calls;
-        self.clean_up(&mut allocation);
+        self.clean_up(&mut allocation)?;
         Ok(allocation)
     }
 
-    fn clean_up(&self, allocation: &mut Allocation) {
+    fn clean_up(&self, allocation: &mut Allocation) -> Result<(), Error> {
         let mut clock = Clock::start();
-        if self.options.cleanup && cleanup::has_work(self.function, allocation) {
+        let limits_moves = self.target.limits_moves();
+        let is_wanted = self.options.cleanup || limits_moves;
+        if is_wanted && cleanup::has_work(self.function, allocation) {
             let mut code = Code::new(self.function, self.target, allocation);
-            cleanup::run(&mut code);
-            frame::reorder_slots::run(&mut code, allocation.frame);
-            frame::merge_accesses::run(&mut code, allocation.frame);
+            if self.options.cleanup {
+                cleanup::run(&mut code);
+                frame::reorder_slots::run(&mut code, allocation.frame);
+                frame::merge_accesses::run(&mut code, allocation.frame);
+            }
+            if limits_moves && !legal_moves::is_legal(&code) {
+                let space = spill_space(self.function, self.target, self.options)?;
+                legal_moves::run(&mut code, space, &mut allocation.frame);
+            }
             code.write_to(allocation);
         }
         clock.lap(&mut allocation.stats, "clean up");
         frame::compact::compact(self.function, self.target, allocation, self.options);
         clock.lap(&mut allocation.stats, "compact");
+        let (frame, limit) = (allocation.frame, self.target.frame_limit());
+        let needed = frame.local.max(frame.shared);
+        match needed > limit {
+            false => Ok(()),
+            true => Err(Error::FrameTooLarge {
+                place: Place::Function,
+                value: None,
+                needed,
+                limit,
+                help: "raise the register budget, or split the function".into(),
+            }),
+        }
     }
 }
 

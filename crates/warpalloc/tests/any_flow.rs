@@ -107,7 +107,9 @@ impl Draft<'_> {
             0 => {
                 b.inst(block, "inc").use_def(x);
             }
-            1 if alike => b.copy(block, x, y),
+            1 if alike => {
+                b.copy(block, x, y);
+            }
             2 => {
                 let early = operand(x, Role::EarlyDef, Constraint::Any);
                 let asm = b.inst(block, "asm").operand(early).use_(y);

@@ -383,7 +383,7 @@ fn the_builder_knows_the_registers_of_the_convention() {
         "device f {
 block0:
     v0:r32 @ R0, v1:r64 @ R2, v2:r32 @ R4 = entry : livein write
-    v3:r64 @ R0 = call v0 @ R0, v1 @ R2, v2 @ R4, #9 : call
+    v3:r64 @ R0 = call v0 @ R0, v1 @ R2, v2 @ R4, #9 : call clobbers abi
     ret v3 @ R0 : return write
 }
 ",

@@ -313,7 +313,7 @@ fn hoist(count: usize) {
                     continue;
                 };
                 hoisted += allocation.stats.hoisted;
-                cycles += AddedCycles::of(&function).net(&allocation);
+                cycles += AddedCycles::of(&function, &target).net(&allocation);
                 stored += traffic(&function, &allocation);
                 registers += used(&function, &target, &allocation);
             }

@@ -4,8 +4,9 @@ use crate::code::{Code, Item, Place};
 use crate::function::{Func, Kind};
 use anyhow::{Result, anyhow, bail};
 use warpalloc::allocation::{Edit, Frame, SlotAddr};
-use warpalloc::function::{Block, Builder, Effect, Function, VReg};
+use warpalloc::function::{Block, Builder, Effect, Function, Inst, VReg};
 use warpalloc::target::{Class, File, PReg, Target};
+use warpalloc::walk::{Label, Step};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 
 /// What differs between the rows of the table.
@@ -81,40 +82,30 @@ impl Job {
         // The library's own proof comes on top of the common checker's.
         let verify = true;
         let a = self.run(Variant { verify, ..variant })?;
+        let walk = a.walk(&self.function);
         let mut blocks = Vec::new();
-        for (b, info) in f.blocks.iter().enumerate() {
-            let block = Block::from_u32(b as u32);
-            let mut items = Vec::new();
-            if let [pred] = info.preds[..] {
-                let succs = &f.blocks[pred as usize].succs;
-                if succs.len() > 1
-                    && let Some(at) = succs.iter().position(|&s| s as usize == b)
-                {
-                    let on_edge = a.edits.on_edge(Block::from_u32(pred), at as u32);
-                    push(&mut items, &a.frame, on_edge)?;
-                }
+        for label in walk.labels() {
+            // Critical edges of these functions are split.
+            if let Label::Edge(block, succ) = label {
+                bail!("edge {succ} of {block} has a block of its own");
             }
-            for inst in a.block_insts(&self.function, block) {
-                push(&mut items, &a.frame, a.edits.before(inst))?;
-                if info.succs.len() == 1 && inst == self.function.terminator(block) {
-                    push(&mut items, &a.frame, a.edits.on_edge(block, 0))?;
+            let mut items = Vec::new();
+            for step in walk.steps(label) {
+                match step {
+                    Step::Edit(edit) => push(&mut items, &a.frame, edit)?,
+                    Step::Inst(inst, regs) => items.push(Item::Inst {
+                        inst: inst.as_u32(),
+                        places: regs.iter().map(|&r| reg(r)).collect(),
+                    }),
                 }
-                if a.deleted.contains(inst) {
-                    // A constant that is rematerialised wherever it is read needs no first
-                    // execution. Nothing else in these functions can be spared.
-                    if f.insts[inst.as_u32() as usize].kind != Kind::Const {
-                        bail!("{inst} was deleted");
-                    }
-                    continue;
-                }
-                let places = a.operands(&self.function, inst).iter().map(|&r| reg(r));
-                items.push(Item::Inst {
-                    inst: inst.as_u32(),
-                    places: places.collect(),
-                });
-                push(&mut items, &a.frame, a.edits.after(inst))?;
             }
             blocks.push(items);
+        }
+        // A constant that is rematerialised wherever it is read needs no first execution.
+        // Nothing else in these functions can be spared.
+        let is_const = |inst: &Inst| f.insts[inst.as_u32() as usize].kind == Kind::Const;
+        if let Some(inst) = a.deleted.keys().find(|inst| !is_const(inst)) {
+            bail!("{inst} was deleted");
         }
         Ok(Code { blocks })
     }
@@ -130,46 +121,40 @@ fn slot(frame: &Frame, at: SlotAddr, word: i32) -> Place {
     Place::Slot(bytes as u32 / 4)
 }
 
-fn push<'a>(
-    items: &mut Vec<Item>,
-    frame: &Frame,
-    edits: impl Iterator<Item = &'a Edit>,
-) -> Result<()> {
-    for edit in edits {
-        match *edit {
-            Edit::Move { to, from, width } => {
-                // A wide move reads everything before it writes anything.
-                let up = to.unit > from.unit;
-                for n in 0..usize::from(width) {
-                    let n = if up { usize::from(width) - 1 - n } else { n };
-                    let (to, from) = (reg(to.offset(n)), reg(from.offset(n)));
-                    items.push(Item::Move { to, from });
-                }
+fn push(items: &mut Vec<Item>, frame: &Frame, edit: &Edit) -> Result<()> {
+    match *edit {
+        Edit::Move { to, from, width } => {
+            // A wide move reads everything before it writes anything.
+            let up = to.unit > from.unit;
+            for n in 0..usize::from(width) {
+                let n = if up { usize::from(width) - 1 - n } else { n };
+                let (to, from) = (reg(to.offset(n)), reg(from.offset(n)));
+                items.push(Item::Move { to, from });
             }
-            Edit::Swap { a, b, width } => {
-                for n in 0..usize::from(width) {
-                    let (a, b) = (reg(a.offset(n)), reg(b.offset(n)));
-                    items.push(Item::Swap { a, b });
-                }
-            }
-            Edit::Store { to, from, width } => {
-                for n in 0..i32::from(width) {
-                    let (to, from) = (slot(frame, to, n), reg(from.offset(n as usize)));
-                    items.push(Item::Move { to, from });
-                }
-            }
-            Edit::Reload { to, from, width } => {
-                for n in 0..i32::from(width) {
-                    let (to, from) = (reg(to.offset(n as usize)), slot(frame, from, n));
-                    items.push(Item::Move { to, from });
-                }
-            }
-            Edit::Recompute { inst, ref regs } => items.push(Item::Remat {
-                inst: inst.as_u32(),
-                to: reg(regs[0]),
-            }),
-            Edit::Transfer { .. } => bail!("a transfer between files, of which there is one"),
         }
+        Edit::Swap { a, b, width } => {
+            for n in 0..usize::from(width) {
+                let (a, b) = (reg(a.offset(n)), reg(b.offset(n)));
+                items.push(Item::Swap { a, b });
+            }
+        }
+        Edit::Store { to, from, width } => {
+            for n in 0..i32::from(width) {
+                let (to, from) = (slot(frame, to, n), reg(from.offset(n as usize)));
+                items.push(Item::Move { to, from });
+            }
+        }
+        Edit::Reload { to, from, width } => {
+            for n in 0..i32::from(width) {
+                let (to, from) = (reg(to.offset(n as usize)), slot(frame, from, n));
+                items.push(Item::Move { to, from });
+            }
+        }
+        Edit::Recompute { inst, ref regs } => items.push(Item::Remat {
+            inst: inst.as_u32(),
+            to: reg(regs[0]),
+        }),
+        Edit::Transfer { .. } => bail!("a transfer between files, of which there is one"),
     }
     Ok(())
 }

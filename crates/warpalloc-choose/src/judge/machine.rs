@@ -1,9 +1,10 @@
 //! What instructions cost, in one table.
 //!
 //! Latencies of loads and the rates of fetching were measured by `bench/judge_probe.py`
-//! (`bench/results/judge.md`), the cycles of the memory pipe by the probe of spill forms
-//! (`docs/ptxas-behaviour.md`). The rest is a matter of the model: how bounds add up, and how
-//! often a loop runs of which nothing is known.
+//! (`bench/results/judge.md`); sizes of caches and instructions per cycle of each unit are those
+//! that NVIDIA states. Cycles of the memory pipe, what a miss adds, and the iterations of a loop
+//! were fitted to the times of the corpus (`examples/rank.rs`, `bench/results/judge-rank.md`):
+//! they make up for what the model leaves out, and are not the machine's own.
 
 /// The constants of the estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,10 +16,10 @@ pub struct Machine {
     pub multiprocessors: f64,
     /// First-level cache and shared memory together, in bytes.
     pub first_level_bytes: f64,
+    /// Second-level cache in bytes.
+    pub second_level_bytes: f64,
     /// Iterations of a loop.
     pub trips: f64,
-    /// The exponent under which bounds add up; infinite where the largest alone counts.
-    pub overlap: f64,
     /// Cycles from a load of shared memory to its reader.
     pub shared_load: f64,
     /// Cycles from a load of local memory in the first-level cache to its reader.
@@ -35,12 +36,30 @@ pub struct Machine {
     pub shared_load_pipe: f64,
     /// The same for a store to shared memory.
     pub shared_store_pipe: f64,
-    /// The same for a load from local or global memory.
+    /// The same for a load from local memory.
     pub local_load_pipe: f64,
-    /// The same for a store, which goes through to the second-level cache.
+    /// The same for a store to local memory, which goes through to the second-level cache.
     pub local_store_pipe: f64,
+    /// The same for a load from global memory.
+    pub global_load_pipe: f64,
+    /// The same for a store to global memory.
+    pub global_store_pipe: f64,
+    /// What a load from local memory takes longer where it misses the first-level cache.
+    pub second_level_pipe: f64,
+    /// What a load or store takes longer where it misses the second-level cache.
+    pub device_memory_pipe: f64,
     /// Cycles of a scheduler per instruction.
     pub issue: f64,
+    /// Cycles of the integer unit per instruction.
+    pub integer: f64,
+    /// Cycles of the single-precision unit per instruction.
+    pub single: f64,
+    /// Cycles of the double-precision unit per instruction.
+    pub double: f64,
+    /// Cycles of the matrix unit per instruction.
+    pub tensor: f64,
+    /// Cycles of the unit for transcendental functions per instruction.
+    pub transcendental: f64,
     /// Cycles per instruction of code that runs once, up to [`Self::near_instructions`].
     pub fetch: f64,
     /// The same beyond them.
@@ -61,19 +80,28 @@ impl Machine {
         schedulers: 4.0,
         multiprocessors: 132.0,
         first_level_bytes: 256.0 * 1024.0,
+        second_level_bytes: 50.0 * 1024.0 * 1024.0,
         trips: 8.0,
-        overlap: 3.0,
         shared_load: 23.0,
         local_load: 29.0,
         global_load: 264.0,
-        miss: 235.0,
+        miss: 100.0,
         source_read: 12.0,
         other: 24.0,
-        shared_load_pipe: 1.0,
-        shared_store_pipe: 1.0,
+        shared_load_pipe: 0.5,
+        shared_store_pipe: 0.5,
         local_load_pipe: 1.0,
-        local_store_pipe: 6.0,
+        local_store_pipe: 4.0,
+        global_load_pipe: 2.5,
+        global_store_pipe: 1.0,
+        second_level_pipe: 0.5,
+        device_memory_pipe: 4.5,
         issue: 1.0,
+        integer: 2.0,
+        single: 1.0,
+        double: 2.0,
+        tensor: 8.0,
+        transcendental: 8.0,
         fetch: 2.2,
         far_fetch: 7.6,
         near_instructions: 4096.0,

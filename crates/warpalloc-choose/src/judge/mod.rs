@@ -2,8 +2,9 @@
 //!
 //! One warp is simulated block by block: it issues in order, stalls as the scheduling bits say,
 //! and waits for scoreboards until the latency of what they guard has passed. That gives its
-//! cycles where nothing else runs ([`Estimate::alone`]); the slots it takes of the scheduler
-//! and of the memory pipe bound how many warps can overlap. Blocks count by their frequency,
+//! cycles where nothing else runs ([`Estimate::alone`]); with other warps beside it, their work
+//! hides its latency, and it waits for its share of the scheduler, of the memory pipe and of the
+//! units that compute. Blocks count by their frequency,
 //! which loop nesting and branches give as the allocators have it.
 //!
 //! Two candidates for one kernel share its loops, its launch and most of its code, so what the
@@ -24,7 +25,7 @@ use warpalloc_sass::object::{Cubin, ObjectError};
 use warpalloc_sass::{Cfg, Code, MeasureError};
 
 pub use machine::Machine;
-use warp::Cost;
+use warp::{Cost, Misses};
 
 /// Why machine code was not judged.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -101,17 +102,14 @@ fn stores_to_local(inst: &Inst) -> bool {
     memory.is_some_and(|m| m.space == Space::Local && m.effect == Effect::Store)
 }
 
-/// Cycles per warp and scheduler where a multiprocessor holds `warps` of them.
+/// Cycles per warp and scheduler where a multiprocessor holds `warps` of them: what the others do
+/// not hide of its latency, and what it takes of the scheduler, of the memory pipe and of the
+/// busiest unit. They are added, since no overlap is perfect: measured times follow the sum
+/// closer than the largest of them.
 fn per_warp(machine: &Machine, cost: &Cost, warps: f64) -> f64 {
     let schedulers = machine.schedulers.min(warps);
-    let bounds = [
-        cost.latency * schedulers / warps,
-        cost.issue,
-        cost.memory * schedulers,
-    ];
-    // Bounds that are near to each other add up in part: no overlap is perfect.
-    let sum: f64 = bounds.iter().map(|b| b.powf(machine.overlap)).sum();
-    sum.powf(machine.overlap.recip())
+    let busiest = cost.units.into_iter().fold(0.0, f64::max);
+    cost.latency * schedulers / warps + cost.issue + cost.memory * schedulers + busiest
 }
 
 /// Estimates `kernel` of a cubin.
@@ -152,16 +150,16 @@ pub fn judge(
     let with_blocks = |blocks: f64| {
         let frames = f64::from(frame) * blocks * f64::from(block_threads);
         let cache = machine.first_level_bytes - blocks * shared as f64;
-        let misses = (1.0 - cache.max(0.0) / frames.max(1.0)).max(0.0);
+        let beyond = |cache: f64, bytes: f64| (1.0 - cache.max(0.0) / bytes.max(1.0)).max(0.0);
+        let misses = Misses {
+            first_level: beyond(cache, frames),
+            second_level: beyond(machine.second_level_bytes, frames * machine.multiprocessors),
+        };
         let cost = warp::simulate(machine, &code, &cfg, &frequencies, misses);
-        per_warp(
-            machine,
-            &cost,
-            (blocks * block_warps / machine.schedulers).max(1.0),
-        )
+        per_warp(machine, &cost, blocks * block_warps)
     };
     let most = f64::from(resident.blocks);
-    let alone = warp::simulate(machine, &code, &cfg, &frequencies, 0.0);
+    let alone = warp::simulate(machine, &code, &cfg, &frequencies, Misses::default());
     let (alone_cycles, full) = match setting.blocks {
         None => (alone.latency, with_blocks(most)),
         Some(blocks) => {
@@ -186,24 +184,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_warp_shares_its_multiprocessor_with_nobody() {
-        let machine = Machine {
-            overlap: 64.0,
-            ..Machine::H200
-        };
+    fn warps_hide_latency_and_share_everything_else() {
+        let mut units = [0.0; warp::UNITS];
+        units[1] = 7.0;
         let cost = Cost {
             latency: 100.0,
             issue: 10.0,
             memory: 60.0,
+            units,
             work: 1.0,
         };
-        let cycles = |warps: f64| per_warp(&machine, &cost, warps).round();
-        assert_eq!(cycles(1.0), 100.0, "it waits for itself alone");
-        assert_eq!(cycles(4.0), 240.0, "four share one memory pipe");
+        let cycles = |warps: f64| per_warp(&Machine::H200, &cost, warps);
+        assert_eq!(cycles(1.0), 100.0 + 10.0 + 60.0 + 7.0, "one runs alone");
         assert_eq!(
-            cycles(64.0),
-            240.0,
-            "more of them hide latency, not the pipe"
+            cycles(4.0),
+            100.0 + 10.0 + 240.0 + 7.0,
+            "four share one memory pipe"
+        );
+        assert_eq!(
+            cycles(16.0),
+            25.0 + 10.0 + 240.0 + 7.0,
+            "four to a scheduler"
         );
     }
 

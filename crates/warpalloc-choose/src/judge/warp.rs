@@ -7,6 +7,9 @@ use warpalloc_sass::{Cfg, Code};
 /// Scoreboards of a warp.
 const SCOREBOARDS: usize = 6;
 
+/// Units of a scheduler that compute.
+pub(super) const UNITS: usize = 5;
+
 /// What a kernel costs one warp, in cycles.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
@@ -16,6 +19,8 @@ pub struct Cost {
     pub issue: f64,
     /// Of the memory pipe.
     pub memory: f64,
+    /// Of each unit of its scheduler that computes.
+    pub units: [f64; UNITS],
     /// Instructions that no allocator adds or removes. A loop that ptxas unrolled in one
     /// candidate and not in another has more of them per iteration.
     pub work: f64,
@@ -26,8 +31,20 @@ impl Cost {
         self.latency += block.latency * frequency;
         self.issue += block.issue * frequency;
         self.memory += block.memory * frequency;
+        for (sum, cycles) in self.units.iter_mut().zip(block.units) {
+            *sum += cycles * frequency;
+        }
         self.work += block.work * frequency;
     }
+}
+
+/// The share of the accesses to frames that each cache does not hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Misses {
+    /// Of all accesses.
+    pub first_level: f64,
+    /// Of all accesses too.
+    pub second_level: f64,
 }
 
 /// Cycles until each scoreboard is released, from the end of a block.
@@ -40,7 +57,7 @@ pub fn simulate(
     code: &Code,
     cfg: &Cfg,
     frequencies: &[f64],
-    misses: f64,
+    misses: Misses,
 ) -> Cost {
     let blocks = cfg.blocks();
     let order = cfg.reverse_postorder();
@@ -76,7 +93,7 @@ pub fn simulate(
 
 struct Warp<'m> {
     machine: &'m Machine,
-    misses: f64,
+    misses: Misses,
     now: f64,
     /// When each scoreboard is released.
     pending: Pending,
@@ -114,22 +131,39 @@ impl Warp<'_> {
         self.now += f64::from(control.stall.max(1));
         self.cost.issue += self.machine.issue.max(self.fetch);
         self.cost.memory += pipe_cycles(self.machine, inst, self.misses);
+        if let Some((unit, cycles)) = unit(self.machine, inst) {
+            self.cost.units[unit] += cycles;
+        }
         self.cost.work += work(inst);
     }
 }
 
-fn result_latency(machine: &Machine, inst: &Inst, misses: f64) -> f64 {
+fn result_latency(machine: &Machine, inst: &Inst, misses: Misses) -> f64 {
     match inst.memory().map(|memory| memory.space) {
         Some(Space::Shared) => machine.shared_load,
-        Some(Space::Local) => machine.local_load + misses * machine.miss,
+        Some(Space::Local) => machine.local_load + misses.first_level * machine.miss,
         // A generic access of an allocated kernel is one to its frame.
-        Some(Space::Generic) => machine.local_load + misses * machine.miss,
+        Some(Space::Generic) => machine.local_load + misses.first_level * machine.miss,
         Some(Space::Global | Space::Texture | Space::Surface) => machine.global_load,
         _ => machine.other,
     }
 }
 
-fn pipe_cycles(machine: &Machine, inst: &Inst, misses: f64) -> f64 {
+/// The unit that computes an instruction, and for how long.
+fn unit(machine: &Machine, inst: &Inst) -> Option<(usize, f64)> {
+    let is_integer = inst.mnemonic().starts_with('I');
+    match inst.pipe() {
+        Pipe::Alu => Some((0, machine.integer)),
+        Pipe::Fma if is_integer => Some((1, machine.integer)),
+        Pipe::Fma | Pipe::Half => Some((1, machine.single)),
+        Pipe::Double => Some((2, machine.double)),
+        Pipe::Tensor => Some((3, machine.tensor)),
+        Pipe::Xu => Some((4, machine.transcendental)),
+        _ => None,
+    }
+}
+
+fn pipe_cycles(machine: &Machine, inst: &Inst, misses: Misses) -> f64 {
     let Some(memory) = inst.memory() else {
         return 0.0;
     };
@@ -138,8 +172,16 @@ fn pipe_cycles(machine: &Machine, inst: &Inst, misses: f64) -> f64 {
         (Space::Constant, _) => 0.0,
         (Space::Shared, Effect::Load) => machine.shared_load_pipe,
         (Space::Shared, _) => machine.shared_store_pipe,
-        (_, Effect::Load) => machine.local_load_pipe * (1.0 + misses),
-        _ => machine.local_store_pipe,
+        (Space::Local | Space::Generic, effect) => {
+            let hit = match effect {
+                Effect::Load => machine.local_load_pipe,
+                _ => machine.local_store_pipe,
+            };
+            hit + misses.first_level * machine.second_level_pipe
+                + misses.second_level * machine.device_memory_pipe
+        }
+        (_, Effect::Load) => machine.global_load_pipe,
+        _ => machine.global_store_pipe,
     };
     words * per_word
 }

@@ -88,7 +88,7 @@ impl CodeArgs {
 }
 
 /// What was found in a file.
-struct Report {
+pub struct Report {
     file: String,
     format: Format,
     images: Vec<ImageReport>,
@@ -139,21 +139,23 @@ struct Refused {
     reason: String,
 }
 
+impl Report {
+    /// The report as JSON (docs/json.md).
+    pub fn as_json(&self) -> serde_json::Value {
+        json::render(self)
+    }
+
+    /// The report as a table.
+    pub fn as_text(&self) -> String {
+        table::render(self)
+    }
+}
+
 impl Measured {
     fn of(&self, file: File) -> Option<(&Peak, &Place)> {
         let mut both = self.measures.peaks.iter().zip(&self.places);
         both.find(|(peak, _)| peak.file == file)
     }
-}
-
-/// Prints what was asked for of a file.
-pub fn run(file: &CodeFile, args: &CodeArgs, as_json: bool) -> anyhow::Result<()> {
-    let report = report(file, args)?;
-    let text = match as_json {
-        true => format!("{:#}\n", json::render(&report)),
-        false => table::render(&report),
-    };
-    crate::output::print(&text)
 }
 
 /// The images of a file that were asked for, and what was made of each.
@@ -239,7 +241,8 @@ fn each_image_of<'d, T: Send, R: ReadRef<'d>>(
     })
 }
 
-fn report(file: &CodeFile, args: &CodeArgs) -> anyhow::Result<Report> {
+/// Looks at what was asked for of a file.
+pub fn report(file: &CodeFile, args: &CodeArgs) -> anyhow::Result<Report> {
     let name = file.name();
     let found = each_image(file, args, ImageKind::Cubin, |image, packed| {
         functions(image, packed, args)

@@ -65,6 +65,11 @@ impl Source {
             }
             file.read_to_end(&mut bytes).with_context(context)?;
         }
+        Source::from_bytes(name, bytes)
+    }
+
+    /// Takes what was read.
+    pub fn from_bytes(name: String, bytes: Vec<u8>) -> anyhow::Result<Source> {
         match Format::detect(&bytes) {
             Some(_) => Ok(Source::Code(CodeFile::InMemory { name, bytes })),
             None => Ok(Source::Text(Input::from_bytes(name, bytes)?)),

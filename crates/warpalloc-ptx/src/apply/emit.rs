@@ -11,6 +11,7 @@ use std::fmt::Write;
 use warpalloc::allocation::{Allocation, SlotAddr, Space};
 use warpalloc::function::{Block, Inst};
 use warpalloc::target::{PReg, Target};
+use warpalloc::walk::EdgePlace;
 
 /// Names per line of a declaration.
 const NAMES_PER_LINE: usize = 12;
@@ -393,7 +394,8 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
     fn edges(&mut self, block: Block) -> Result<()> {
         let lowered = self.lowered;
         let labels = &lowered.edge_labels[block.as_u32() as usize];
-        let terminator = lowered.function.terminator(block);
+        let function = &lowered.function;
+        let terminator = function.terminator(block);
         let mut renamed: Vec<Option<String>> = Vec::with_capacity(labels.len());
         for (succ, label) in labels.iter().enumerate() {
             let mut ops = Vec::new();
@@ -403,7 +405,9 @@ impl<'m, 'a> Emitter<'_, 'm, 'a> {
             match *label {
                 _ if lines.is_empty() => {}
                 None => self.insert_behind(self.end_of(terminator), &lines),
-                Some(_) if labels.len() == 1 => self.insert_in_front(terminator, &lines),
+                Some(_) if function.edge_place(block, succ as u32) == EdgePlace::Predecessor => {
+                    self.insert_in_front(terminator, &lines);
+                }
                 Some((scope, goal)) => new_label = Some(self.detour(scope, goal, &lines)),
             }
             renamed.push(new_label);

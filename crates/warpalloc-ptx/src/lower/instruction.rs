@@ -64,11 +64,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
         };
         let description =
             describe(&shape).map_err(|unknown| LowerError::pass(inst.span, unknown.to_string()))?;
-        if inst.mnemonic == "setmaxnreg" {
-            // Given such a kernel allocated, ptxas spills where it does not in the original.
-            let reason = "`setmaxnreg` changes the register budget while the kernel runs";
-            return Err(LowerError::pass(inst.span, reason));
-        }
         let guard = self.guard(inst)?;
         let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
         let mut occurrences: SmallVec<[Occurrence; 4]> = SmallVec::new();
@@ -140,7 +135,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 source: Source::Written {
                     inst,
                     scope: self.scope,
-                    anchored: mentions.nested_symbol,
+                    // Behind it the warp has other registers than in front of it.
+                    anchored: mentions.nested_symbol || inst.mnemonic == "setmaxnreg",
                 },
                 at: self.at,
                 occurrences,

@@ -511,7 +511,9 @@ impl<'m, 'a> Lowering<'m, 'a> {
         let model = self.draft.build(name, self.target);
         let webs = Webs::compute(&model, &Liveness::compute(&model));
         let model = match in_flight.is_empty() {
-            // Instructions and operands keep their numbers.
+            // Aliases and contraction follow names to their definition, so names are taken
+            // apart here and not only by allocation. Instructions and operands keep their
+            // numbers.
             true => webs.split(&model),
             false => {
                 async_regs::settle(&mut self.draft, &webs, &in_flight);

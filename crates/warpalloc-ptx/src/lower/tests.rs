@@ -262,7 +262,6 @@ fn wrong_text_is_an_error() {
 #[test]
 fn what_is_not_understood_is_passed_through() {
     assert!(passed(".reg .b32 a; frobnicate.u32 a, a; ret;").contains("frobnicate.u32"));
-    assert!(passed("setmaxnreg.inc.sync.aligned.u32 64; ret;").contains("setmaxnreg"));
     assert!(passed(".reg .b32 a; ld.global.v2.u32 {a, a}, [table]; ret;").contains("twice"));
 }
 
@@ -289,6 +288,15 @@ fn a_matrix_product_continues_its_accumulator_and_shares_with_no_other_input() {
             assert_eq!(result.role, Role::Def);
             assert_eq!(result.constraint, Constraint::Tied(24 + lane as u8));
         }
+    });
+}
+
+/// Behind it the warp has other registers than in front of it.
+#[test]
+fn nothing_changes_sides_with_a_change_of_the_register_budget() {
+    lowers("setmaxnreg.inc.sync.aligned.u32 64; ret;", |l| {
+        let inst = find(&l, "setmaxnreg");
+        assert!(l.function.inst(inst).anchored);
     });
 }
 

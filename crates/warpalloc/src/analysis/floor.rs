@@ -1,38 +1,43 @@
-//! The fewest general registers that code can do with in the order it stands.
+//! The fewest registers of the main file that code can do with in the order it stands.
 //!
 //! Peak pressure is a lower bound that ignores two things an allocator cannot. A value live
 //! across a call may not be in a register the call clobbers: where the call preserves R24 to
 //! R31 alone and three values are live across it, R26 is in use, though pressure may be four.
-//! And predicates beyond the hardware's are kept in general registers, one each.
-//! The floor counts both. With respect to clobbers it holds for any allocation that spills
-//! nothing; with respect to predicates, for any that keeps each in a register of its own,
-//! as ours do.
+//! And values of files that spill through the main one, such as predicates beyond the
+//! hardware's, are kept in its registers. The floor counts both. With respect to clobbers it
+//! holds for any allocation that spills nothing; with respect to carried values, for any that
+//! keeps each in registers of its own, as ours do.
 
 use super::{Liveness, Moment, PressureWalk};
 use crate::function::{Clobbers, Function, Inst};
-use crate::target::{File, PReg, Target};
+use crate::target::{File, PReg, SpillPath, Target};
 use std::collections::BTreeSet;
 
-/// The least highest general register plus one, for `function` in its order.
+/// The least highest register of the main file plus one, for `function` in its order.
 pub fn register_floor(function: &Function, target: &Target, liveness: &Liveness) -> usize {
     let files = target.files().len();
     let size = |vreg| {
         let class = target.class(function.vreg(vreg).class);
         (class.file, class.width)
     };
-    let per_register = target.file(File::R).units_per_reg;
-    let overflow = |units: &[usize], file: File| {
-        let spare = target.file(file).units;
-        units[file.index()].saturating_sub(spare) * per_register
+    let per_register = target.file(File::MAIN).units_per_reg;
+    let carried_in_main = |units: &[usize]| -> usize {
+        let files = target.files();
+        let through_main = files.filter(|(_, info)| info.spill == SpillPath::Via(File::MAIN));
+        let beyond = through_main.map(|(file, info)| {
+            let units = units[file.index()].saturating_sub(info.capacity);
+            units * per_register / info.units_per_reg
+        });
+        beyond.sum()
     };
     let mut floor = 0;
     let mut walk = PressureWalk::new(function, liveness, files, size);
     for block in function.blocks() {
         walk.block(block, |moment, units| {
-            let carried = overflow(units, File::P) + overflow(units, File::UP);
-            floor = floor.max(units[File::R.index()] + carried);
+            let carried = carried_in_main(units);
+            floor = floor.max(units[File::MAIN.index()] + carried);
             if let Moment::After(inst) = moment {
-                let across = units[File::R.index()] - written_units(function, target, inst);
+                let across = units[File::MAIN.index()] - written_units(function, target, inst);
                 floor = floor.max(top_outside(function, target, inst, across));
             }
         });
@@ -40,14 +45,14 @@ pub fn register_floor(function: &Function, target: &Target, liveness: &Liveness)
     floor.div_ceil(per_register)
 }
 
-/// Units of the general file that `inst` writes.
+/// Units of the main file that `inst` writes.
 fn written_units(function: &Function, target: &Target, inst: Inst) -> usize {
     let written = function.operands(inst).iter().filter(|o| o.role.writes());
     let distinct: BTreeSet<_> = written.map(|o| o.vreg).collect();
     let classes = distinct
         .into_iter()
         .map(|v| target.class(function.vreg(v).class));
-    let general = classes.filter(|class| class.file == File::R);
+    let general = classes.filter(|class| class.file == File::MAIN);
     general.map(|class| class.width).sum()
 }
 
@@ -57,8 +62,8 @@ fn top_outside(function: &Function, target: &Target, inst: Inst, units: usize) -
         return 0;
     }
     let clobbered = function.clobbers(target, inst);
-    let survives = |unit: &usize| !clobbered.contains(target.unit(PReg::new(File::R, *unit)));
-    let mut surviving = (0..target.file(File::R).units).filter(survives);
+    let survives = |unit: &usize| !clobbered.contains(target.unit(PReg::new(File::MAIN, *unit)));
+    let mut surviving = (0..target.file(File::MAIN).units).filter(survives);
     // Where too few survive there is no allocation without spilling to bound.
     surviving.nth(units - 1).map_or(0, |unit| unit + 1)
 }

@@ -18,6 +18,11 @@
 //! `rules` module, also in blocks that no path reaches; new orders are settled by `order`.
 //! The rest is a dataflow problem over the reachable blocks.
 //!
+//! A virtual register that is written several times may be several values. Then its webs are
+//! taken apart and the function with webs for names is proved, once it is proved that this
+//! renaming changes nothing (the `webs` module). Reports name webs: those beyond the
+//! function's own numbers are the second and further ones of their registers.
+//!
 //! # The lattice
 //!
 //! *Terms* are the parts of virtual registers (one per unit of the class), the units of the
@@ -96,6 +101,7 @@
 mod equations;
 mod flow;
 mod live;
+mod locate;
 mod order;
 mod rules;
 mod state;
@@ -103,12 +109,19 @@ mod state;
 mod tests;
 pub mod trace;
 mod violation;
+mod webs;
 
+pub use locate::{DebugLocation, ValueLabel, ValuePlace};
 pub use violation::{Fault, Location, NamedReg, Site, Violation};
 
+pub(crate) use webs::Split;
+
 use crate::allocation::Allocation;
-use crate::function::Function;
+use crate::analysis::Liveness;
+use crate::function::{Function, VReg};
 use crate::target::Target;
+use cranelift_entity::EntitySet;
+use webs::is_single;
 
 /// Proves that `allocation` computes what `function` says on `target`.
 ///
@@ -125,6 +138,7 @@ pub fn check(
 #[derive(Default)]
 pub struct Checker {
     scratch: flow::Scratch,
+    written: EntitySet<VReg>,
 }
 
 impl Checker {
@@ -135,6 +149,35 @@ impl Checker {
         target: &Target,
         allocation: &Allocation,
     ) -> Result<(), Box<Violation>> {
+        let split = self.split(function, None)?;
+        self.check_split(function, split.as_ref(), target, allocation)
+    }
+
+    /// Takes the webs of `function` apart, if a virtual register has several.
+    pub(crate) fn split(
+        &mut self,
+        function: &Function,
+        liveness: Option<&Liveness>,
+    ) -> Result<Option<Split>, Box<Violation>> {
+        if is_single(function, &mut self.written) {
+            return Ok(None);
+        }
+        let split = match liveness {
+            Some(liveness) => Split::of(function, liveness),
+            None => Split::of(function, &Liveness::compute(function)),
+        };
+        split.map_err(|why| Box::new(Violation::of_function(Fault::Malformed(why))))
+    }
+
+    /// Proves an allocation of `function`, which was taken apart as `split` has it.
+    pub(crate) fn check_split(
+        &mut self,
+        function: &Function,
+        split: Option<&Split>,
+        target: &Target,
+        allocation: &Allocation,
+    ) -> Result<(), Box<Violation>> {
+        let function = split.map_or(function, |split| &split.function);
         rules::check(function, target, allocation)?;
         order::check(function, allocation)?;
         flow::check(function, target, allocation, &mut self.scratch)

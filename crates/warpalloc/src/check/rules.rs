@@ -5,11 +5,8 @@ use crate::allocation::{Allocation, Edit, Point, SlotAddr};
 use crate::error::Place;
 use crate::function::{Clobbers, Operand, OperandGroup};
 use crate::function::{Constraint, Effect, Function, Inst, Kind, Role, VReg};
-use crate::target::{File, PReg, SpillPath, Target};
+use crate::target::{File, MovePath, PReg, SpillPath, Target};
 use cranelift_entity::EntityRef;
-
-/// The widest access to memory, in bytes.
-const WIDEST_ACCESS: u32 = 16;
 
 /// Checks every instruction and every edit of `allocation` on its own.
 pub(super) fn check(
@@ -252,12 +249,36 @@ impl Rules<'_> {
 
     fn edit(&self, edit: &Edit) -> Result<(), Fault> {
         match *edit {
-            Edit::Move { to, from, width } => self.sides(to, from, width, true),
-            Edit::Swap { a, b, width } => self.sides(a, b, width, false),
+            Edit::Move { to, from, width } => {
+                let copies = |moves| !matches!(moves, MovePath::Via(_));
+                self.sides(to, from, width, true)
+                    .and_then(|()| self.possible(to, from, "copies", copies))
+            }
+            Edit::Swap { a, b, width } => self
+                .sides(a, b, width, false)
+                .and_then(|()| self.possible(a, b, "exchanges", |m| m == MovePath::Swap)),
             Edit::Transfer { to, from, regs } => self.transfer(to, from, regs as usize),
             Edit::Store { to, from, width } => self.access(to, from, width as usize),
             Edit::Reload { to, from, width } => self.access(from, to, width as usize),
             Edit::Recompute { inst, ref regs } => self.recompute(inst, regs),
+        }
+    }
+
+    /// Whether the machine has such moves within the file of `to`.
+    fn possible(
+        &self,
+        to: PReg,
+        from: PReg,
+        what: &'static str,
+        has: impl Fn(MovePath) -> bool,
+    ) -> Result<(), Fault> {
+        match has(self.target.file(to.file).moves) {
+            true => Ok(()),
+            false => Err(Fault::NoMove {
+                to: self.named(to),
+                from: self.named(from),
+                what,
+            }),
         }
     }
 
@@ -311,7 +332,7 @@ impl Rules<'_> {
         if (slot.offset as i64) < -(size as i64) || end > 0 {
             return Err(Fault::OutOfFrame { slot, bytes, size });
         }
-        let align = bytes.next_power_of_two().min(WIDEST_ACCESS);
+        let align = bytes.next_power_of_two().min(self.target.slot_align());
         // The frame's lowest byte is the aligned one.
         match (slot.offset as i64 + size as i64).rem_euclid(align as i64) {
             0 => Ok(()),
@@ -333,7 +354,8 @@ impl Rules<'_> {
     fn within(&self, reg: PReg, width: usize) -> Result<(), Fault> {
         let fits = self.known(reg.file)
             && width > 0
-            && reg.unit as usize + width <= self.target.file(reg.file).units;
+            && reg.unit as usize + width <= self.target.file(reg.file).units
+            && !self.target.is_reserved(reg, width);
         match fits {
             true => Ok(()),
             false => Err(Fault::OutOfFile {

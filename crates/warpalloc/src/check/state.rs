@@ -283,6 +283,11 @@ impl Words {
         }
     }
 
+    /// Bytes of one word.
+    pub(super) fn size(self) -> usize {
+        self.bytes
+    }
+
     /// How many words one unit of `file` takes.
     pub(super) fn per_unit(self, target: &Target, file: File) -> usize {
         target.file(file).unit_bytes / self.bytes

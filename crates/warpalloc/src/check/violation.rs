@@ -56,6 +56,17 @@ pub struct Violation {
     pub fault: Fault,
 }
 
+impl Violation {
+    pub(super) fn of_function(fault: Fault) -> Violation {
+        Violation {
+            place: Place::Function,
+            site: Site::Whole,
+            value: None,
+            fault,
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.place)?;
@@ -187,6 +198,16 @@ pub enum Fault {
         to: NamedReg,
         /// The other.
         from: NamedReg,
+    },
+    /// A move or swap within a file that has none.
+    #[error("{to} and {from} are in a file without {what}")]
+    NoMove {
+        /// One side.
+        to: NamedReg,
+        /// The other.
+        from: NamedReg,
+        /// Copies or exchanges.
+        what: &'static str,
     },
     /// A move or swap between two files.
     #[error("{to} and {from} are in different files")]

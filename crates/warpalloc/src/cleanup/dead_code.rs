@@ -15,7 +15,7 @@ use fixedbitset::FixedBitSet;
 
 /// Removes dead steps from `code`.
 pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
-    let needs = Needs::solve(code);
+    let needs = Needs::solve(code, Dead::Goes);
     for index in 0..code.blocks.len() {
         let block = Block::new(index);
         let mut needed = FixedBitSet::with_capacity(code.location_count());
@@ -32,14 +32,24 @@ pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
 }
 
 /// Locations needed at the start of each block.
-struct Needs {
+pub(super) struct Needs {
     at_start: Vec<FixedBitSet>,
     /// Units of callee-saved registers.
     preserved: Vec<u32>,
+    dead: Dead,
+}
+
+/// What becomes of steps whose results have no reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dead {
+    /// They go, and need nothing.
+    Goes,
+    /// They stay, and what they read is needed.
+    Stays,
 }
 
 impl Needs {
-    fn solve(code: &Code) -> Needs {
+    pub(super) fn solve(code: &Code, dead: Dead) -> Needs {
         let function = code.function;
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
@@ -52,6 +62,7 @@ impl Needs {
         let mut needs = Needs {
             at_start: vec![nothing; code.blocks.len()],
             preserved,
+            dead,
         };
         let mut queued = vec![true; code.blocks.len()];
         let mut worklist: Vec<Block> = function.blocks().collect();
@@ -69,6 +80,11 @@ impl Needs {
             }
         }
         needs
+    }
+
+    /// Locations needed at the start of `block`.
+    pub(super) fn at_start(&self, block: Block) -> &FixedBitSet {
+        &self.at_start[block.index()]
     }
 
     fn before(&self, code: &Code, block: Block) -> FixedBitSet {
@@ -92,7 +108,7 @@ impl Needs {
     }
 
     /// Moves from after `step` to before it; whether it stays.
-    fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
+    pub(super) fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
         let (reads, writes) = match step {
             Step::Edit(_, Edit::Swap { a, b, width }) => {
                 return swap_back(code, needed, (*a, *b, *width as usize));
@@ -102,6 +118,7 @@ impl Needs {
         };
         let is_needed = writes.iter().any(|&w| needed.contains(w as usize));
         let stays = match step {
+            _ if self.dead == Dead::Stays => true,
             Step::Edit(..) => is_needed,
             Step::Inst(inst) => is_needed || !code.only_computes(*inst),
         };

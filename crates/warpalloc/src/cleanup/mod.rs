@@ -10,11 +10,13 @@
 //!    readers go: moves, reloads, stores to slots never read again, and instructions without
 //!    effects. A move goes only if its result is dead afterwards.
 //!
-//! [`frame`](crate::frame) then reorders slots and merges accesses on the same code.
+//! [`frame`](crate::frame) then reorders slots and merges accesses on the same code, and where
+//! the machine lacks exchanges or copies, `legal_moves` puts other code in their place.
 
 mod code;
 mod copy_propagation;
 mod dead_code;
+pub(crate) mod legal_moves;
 #[cfg(test)]
 mod tests;
 

@@ -55,7 +55,7 @@ pub(crate) fn must_spill(problem: &Problem, positions: Positions, stats: &mut St
                 Positions::Boundaries => here.first().max(here.last()),
                 Positions::All => here.iter().max(),
             };
-            highest.is_some_and(|&units| units > info.units as i32)
+            highest.is_some_and(|&units| units > info.capacity as i32)
         })
     })
 }

@@ -124,7 +124,7 @@ impl<'a> Problem<'a> {
     pub fn files_over_budget(&self, stats: &mut Stats) -> impl Iterator<Item = File> + use<'_, 'a> {
         let ranges = self.ranges(stats);
         let files = self.target.files();
-        let over = files.filter(|(file, info)| ranges.peak(*file) > info.units);
+        let over = files.filter(|(file, info)| ranges.peak(*file) > info.capacity);
         over.map(|(file, _)| file)
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn colour_until_done<'p, 'a>(
         let spiller = match &mut spiller {
             Some(spiller) => spiller,
             None => {
-                let space = spill_space(problem.program.function, problem.options)?;
+                let space = spill_space(problem.program.function, problem.target, problem.options)?;
                 let policy = colourer.spill_policy(problem.options);
                 spiller.insert(Spiller::new(problem.target, policy, space))
             }

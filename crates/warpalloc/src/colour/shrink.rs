@@ -12,7 +12,7 @@ use super::{Coloured, Colourer, Colours, Problem, Verdict};
 use crate::analysis::{Liveness, register_floor};
 use crate::function::Convention;
 use crate::stats::{Clock, Stats};
-use crate::target::{File, REGISTER_GRANULE};
+use crate::target::File;
 
 /// `coloured` in fewer registers, if that costs nothing; `liveness` is the function's.
 pub(crate) fn shrink<'p, 'a>(
@@ -31,7 +31,7 @@ pub(crate) fn shrink<'p, 'a>(
     let Some(budget) = budget_to_try(problem, liveness, colours) else {
         return coloured;
     };
-    let smaller = problem.target.clone().with_budget(File::R, budget);
+    let smaller = problem.target.clone().with_budget(File::MAIN, budget);
     // This time is a phase of its own, and no part of the rounds.
     let mut apart = stats.clone();
     let verdict = colourer.recolour(problem, &smaller, &mut apart);
@@ -51,20 +51,21 @@ fn budget_to_try(problem: &Problem, liveness: &Liveness, colours: &Colours) -> O
     if function.convention() == Convention::Device || !problem.program.slots.is_empty() {
         return None;
     }
+    let granule = problem.target.file(File::MAIN).granule;
     let used = in_use(problem, colours);
-    if used <= REGISTER_GRANULE {
+    if granule == 0 || used <= granule {
         return None;
     }
     let floor = register_floor(function, problem.target, liveness);
-    let budget = floor.next_multiple_of(REGISTER_GRANULE);
+    let budget = floor.next_multiple_of(granule);
     (budget < used).then_some(budget)
 }
 
-/// Registers of the general file up to the highest in use.
+/// Registers of the main file up to the highest in use.
 fn in_use(problem: &Problem, colours: &Colours) -> usize {
-    let info = problem.target.file(File::R);
+    let info = problem.target.file(File::MAIN);
     let ends = problem.program.values.iter().filter_map(|(value, of)| {
-        let reg = colours[value].filter(|reg| reg.file == File::R)?;
+        let reg = colours[value].filter(|reg| reg.file == File::MAIN)?;
         Some(reg.unit as usize + problem.target.width(of.class))
     });
     ends.max().unwrap_or(0).div_ceil(info.units_per_reg)

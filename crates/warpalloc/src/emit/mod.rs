@@ -37,7 +37,7 @@ pub fn emit(
         colours,
         layout: layout.frames,
         places: layout.places,
-        registers: vec![PReg::new(crate::target::File::R, 0); program.function.operand_count()],
+        registers: vec![PReg::new(crate::target::File::MAIN, 0); program.function.operand_count()],
         edits: Vec::new(),
         waiting: Vec::new(),
         deleted: program.deleted.clone(),
@@ -252,7 +252,7 @@ impl Emitter<'_> {
 
 fn register_of(colours: &SecondaryMap<Value, Option<PReg>>, value: Value) -> PReg {
     debug_assert!(colours[value].is_some(), "{value} has no register");
-    colours[value].unwrap_or(PReg::new(crate::target::File::R, 0))
+    colours[value].unwrap_or(PReg::new(crate::target::File::MAIN, 0))
 }
 
 /// The function's blocks, then those on edges by edge, as edits are kept.

@@ -142,7 +142,7 @@ impl Relocation {
             if addr.space == space {
                 let bytes = width as u32 * target.file(reg.file).unit_bytes as u32;
                 let start = (addr.offset + old_size as i32) as u32;
-                let align = bytes.next_power_of_two().min(16);
+                let align = bytes.next_power_of_two().min(target.slot_align());
                 accesses.push(Run {
                     start,
                     end: start + bytes,

@@ -1,13 +1,14 @@
 //! Layout of the spill frame.
 //!
 //! The frame grows downwards from its base, so every offset is negative. What must be
-//! aligned is the address, not the offset: the client aligns the frame's *lowest* byte to
-//! sixteen, and a slot is aligned when its distance from there is. The first slot of a
+//! aligned is the address, not the offset: the client aligns the frame's *lowest* byte as
+//! [`Target::slot_align`] says, and a slot is aligned when its distance from there is. The first slot of a
 //! stricter alignment than the slots before it may therefore stand anywhere that suits
 //! these; it decides for all that follow, and the finished frame is padded at its low end
 //! to agree.
 
 use crate::allocation::{SlotAddr, Space};
+use crate::target::Target;
 
 /// Rounds towards minus infinity to a multiple of `align`.
 pub fn align_down(offset: i32, align: i32) -> i32 {
@@ -23,22 +24,25 @@ pub struct FrameLayout {
     /// Strictest alignment so far and the residue that slots of that alignment have.
     align: i32,
     residue: i32,
+    /// No slot is aligned more strictly.
+    most: i32,
 }
 
 impl FrameLayout {
-    /// An empty frame in `space`.
-    pub fn new(space: Space) -> FrameLayout {
+    /// An empty frame in `space` of `target`.
+    pub fn new(space: Space, target: &Target) -> FrameLayout {
         FrameLayout {
             space,
             low: 0,
             align: 1,
             residue: 0,
+            most: target.slot_align() as i32,
         }
     }
 
-    /// A new slot of `bytes`, aligned to their next power of two, sixteen at most.
+    /// A new slot of `bytes`, aligned to their next power of two as far as slots are.
     pub fn push(&mut self, bytes: u32) -> SlotAddr {
-        let align = (bytes.next_power_of_two() as i32).min(16);
+        let align = (bytes.next_power_of_two() as i32).min(self.most);
         let low = self.low - bytes as i32;
         self.low = if align > self.align {
             let low = align_down(low - self.residue, self.align) + self.residue;
@@ -73,7 +77,7 @@ mod tests {
     /// Two words, two doubles and a quad, as laid out in `docs/sources.md#spill-slots`.
     #[test]
     fn the_documented_layout_takes_forty_bytes() {
-        let mut frame = FrameLayout::new(Space::Local);
+        let mut frame = FrameLayout::new(Space::Local, &Target::cicc());
         let offsets = [4, 4, 8, 8, 16].map(|bytes| frame.push(bytes).offset);
         assert_eq!(offsets, [-4, -8, -16, -24, -40]);
         assert_eq!(frame.size(), 40);
@@ -84,7 +88,7 @@ mod tests {
         let sizes = [2u32, 4, 8, 12, 16, 32];
         let mut state = 1u32;
         for _ in 0..2000 {
-            let mut frame = FrameLayout::new(Space::Local);
+            let mut frame = FrameLayout::new(Space::Local, &Target::cicc());
             let mut slots = Vec::new();
             for _ in 0..12 {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

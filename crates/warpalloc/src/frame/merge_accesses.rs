@@ -20,7 +20,9 @@ pub(crate) fn run(code: &mut Code, frame: Frame) -> u32 {
     let mut lists: Vec<Vec<Step>> = code.lists_mut().map(|(_, l)| std::mem::take(l)).collect();
     for list in &mut lists {
         for bytes in SIZES {
-            merged += join_all(code, frame, list, bytes);
+            if 2 * bytes <= code.target.widest_access() {
+                merged += join_all(code, frame, list, bytes);
+            }
         }
     }
     for ((_, place), list) in code.lists_mut().zip(lists) {

@@ -14,8 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Slots of these sizes change places, in bytes.
 const SIZES: [usize; 2] = [8, 4];
-/// The widest access, in bytes.
-const WIDEST: usize = 16;
 
 /// Permutes the slots of each size in a frame of this size.
 pub(crate) fn run(code: &mut Code, frame: Frame) {
@@ -30,7 +28,10 @@ pub(crate) fn run(code: &mut Code, frame: Frame) {
             let places = places_of_size(code, space, bytes);
             let bundles = bundles(code, &places, space, bytes, &frequencies);
             if bundles.iter().any(|bundle| bundle.len() > 1) {
-                let moved = assign(places, bundles, frame.size(space) as i32, bytes as i32);
+                let moved = {
+                    let sizes = (bytes as i32, code.target.widest_access() as i32);
+                    assign(places, bundles, frame.size(space) as i32, sizes)
+                };
                 relabel(code, space, bytes, &moved);
             }
         }
@@ -87,7 +88,7 @@ fn bundles(
     let numbers: FxHashMap<i32, usize> = places.iter().copied().zip(0..).collect();
     let mut meetings = meetings(code, &numbers, space, bytes, frequencies);
     let mut size = bytes;
-    while size < WIDEST {
+    while size < code.target.widest_access() {
         let pairs = best_pairs(&meetings, bundles.len());
         for meeting in &mut meetings {
             meeting.join(&pairs);
@@ -189,10 +190,10 @@ fn assign(
     mut free: BTreeSet<i32>,
     mut bundles: Vec<Bundle>,
     frame: i32,
-    bytes: i32,
+    (bytes, widest): (i32, i32),
 ) -> FxHashMap<i32, i32> {
     let mut moved = FxHashMap::default();
-    let mut size = WIDEST as i32 / bytes;
+    let mut size = (widest / bytes).max(1);
     while size >= 1 {
         let starts: Vec<i32> = free.iter().copied().collect();
         let mut starts = starts.into_iter();

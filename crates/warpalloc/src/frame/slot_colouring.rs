@@ -32,8 +32,8 @@ pub fn lay_out(program: &Program, target: &Target) -> Result<Layout, Error> {
     let mut layout = Layout {
         places: SecondaryMap::new(),
         frames: [
-            FrameLayout::new(Space::Local),
-            FrameLayout::new(Space::Shared),
+            FrameLayout::new(Space::Local, target),
+            FrameLayout::new(Space::Shared, target),
         ],
         saved: 0,
     };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::target::ConventionError;
+use cranelift_entity::packed_option::ReservedValue;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -36,6 +37,28 @@ pub struct Builder {
     aliases: PrimaryMap<AliasClass, Alias>,
     alias_ids: FxHashMap<Alias, AliasClass>,
     live_ins: Vec<(VReg, PReg)>,
+    /// What no function can hold, which the validator reports.
+    fault: Option<String>,
+}
+
+/// An instruction of a function that is still being built.
+///
+/// It is the handle that [`InstBuilder::handle`] gives back. Once the function is finished,
+/// [`Insts`] has the [`Inst`] that it became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(u32);
+
+/// The instructions that handles became.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Insts(Vec<Inst>);
+
+impl Insts {
+    /// The instruction that `handle` became; none if another builder made the handle, or if
+    /// the instruction was added to a block that does not exist.
+    pub fn get(&self, handle: Handle) -> Option<Inst> {
+        let inst = self.0.get(handle.0 as usize).copied();
+        inst.filter(|inst| !inst.is_reserved_value())
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,12 +110,30 @@ impl Builder {
 
     /// Adds a parameter to `block`.
     pub fn param(&mut self, block: Block, vreg: VReg) {
-        self.blocks[block.index()].params.push(vreg);
+        if let Some(pending) = self.pending(block, || format!("{vreg} is a parameter of it")) {
+            pending.params.push(vreg);
+        }
     }
 
     /// Says how often `block` runs, the entry running once.
     pub fn frequency(&mut self, block: Block, frequency: f32) {
-        self.blocks[block.index()].frequency = Some(frequency);
+        if let Some(pending) = self.pending(block, || "it has a frequency".to_owned()) {
+            pending.frequency = Some(frequency);
+        }
+    }
+
+    /// The block to add to. One that does not exist is a fault, which the validator reports;
+    /// `what` was to be added to it.
+    fn pending(
+        &mut self,
+        block: Block,
+        what: impl FnOnce() -> String,
+    ) -> Option<&mut PendingBlock> {
+        if block.index() >= self.blocks.len() {
+            let fault = || format!("{block} does not exist, but {}", what());
+            self.fault.get_or_insert_with(fault);
+        }
+        self.blocks.get_mut(block.index())
     }
 
     /// Keeps a list of registers for constraints and clobbers.
@@ -124,12 +165,15 @@ impl Builder {
     pub fn edge(&mut self, from: Block, to: Block, args: &[VReg]) {
         let args = args.to_vec();
         let edge = Edge { block: to, args };
-        self.blocks[from.index()].succs.push(edge);
+        if let Some(pending) = self.pending(from, || format!("an edge leads from it to {to}")) {
+            pending.succs.push(edge);
+        }
     }
 
     /// Appends an instruction to `block`.
     pub fn inst(&mut self, block: Block, opcode: &str) -> InstBuilder<'_> {
-        let opcode = self.intern(opcode);
+        let name = opcode;
+        let opcode = self.intern(name);
         let index = self.insts.len();
         let operands = self.operands.len() as u32;
         let groups = self.groups.len() as u32;
@@ -142,20 +186,31 @@ impl Builder {
             remat: None,
             clobbers: Clobbers::None,
             anchored: false,
+            payload: 0,
             operands: operands..operands,
             groups: groups..groups,
             is_free: true,
         });
-        self.blocks[block.index()].insts.push(index as u32);
+        if let Some(pending) = self.pending(block, || format!("`{name}` is in it")) {
+            pending.insts.push(index as u32);
+        }
         InstBuilder {
             builder: self,
             index,
+            has_clobbers: false,
         }
     }
 
     /// Appends `to = from`.
-    pub fn copy(&mut self, block: Block, to: VReg, from: VReg) {
-        self.inst(block, "mov").kind(Kind::Copy).def(to).use_(from);
+    pub fn copy(&mut self, block: Block, to: VReg, from: VReg) -> InstBuilder<'_> {
+        self.inst(block, "mov").kind(Kind::Copy).def(to).use_(from)
+    }
+
+    /// Appends a call, which overwrites what the target's convention does not preserve unless
+    /// [`InstBuilder::clobbers`] says otherwise.
+    pub fn call(&mut self, block: Block, opcode: &str) -> InstBuilder<'_> {
+        let inst = self.inst(block, opcode).kind(Kind::Call);
+        inst.effect(Effect::Write)
     }
 
     /// Ends `block` with a branch along the edges added for it.
@@ -164,9 +219,9 @@ impl Builder {
     }
 
     /// Ends `block` with an unconditional jump to `to`.
-    pub fn jump(&mut self, block: Block, to: Block, args: &[VReg]) {
+    pub fn jump(&mut self, block: Block, to: Block, args: &[VReg]) -> InstBuilder<'_> {
         self.edge(block, to, args);
-        self.branch(block, "bra");
+        self.branch(block, "bra")
     }
 
     /// Ends `block` by returning.
@@ -188,62 +243,85 @@ impl Builder {
     ///
     /// Nothing is checked here; [`Function::validate`] does that, and so does
     /// [`allocate`](crate::allocate).
-    pub fn finish(mut self) -> Function {
+    pub fn finish(self) -> Function {
+        self.finish_with_insts().0
+    }
+
+    /// The finished function, and the instruction that each [`Handle`] became.
+    pub fn finish_with_insts(mut self) -> (Function, Insts) {
         self.place_live_ins();
-        let mut insts = PrimaryMap::with_capacity(self.insts.len());
-        let mut operands = Vec::with_capacity(self.operands.len());
-        let mut groups = Vec::with_capacity(self.groups.len());
-        let mut block_of = Vec::with_capacity(self.insts.len());
-        let mut blocks: PrimaryMap<Block, BlockInfo> = PrimaryMap::new();
-        let mut opcodes = Renumbering::of(&self.opcodes);
-        let mut reg_lists = Renumbering::of(&self.reg_lists);
-        let mut aliases = Renumbering::of(&self.aliases);
-        aliases.new.push(Alias::ANY);
+        let mut numbers = Insts(vec![Inst::reserved_value(); self.insts.len()]);
+        let order = self.blocks.iter().flat_map(|block| &block.insts);
+        for (new, &old) in order.clone().enumerate() {
+            numbers.0[old as usize] = Inst::new(new);
+        }
+        // Code that was built in its order stays where it is; other code moves.
+        if !order.copied().eq(0..self.insts.len() as u32) {
+            self.put_in_order();
+        }
+        let (mut blocks, mut block_of) = (PrimaryMap::new(), Vec::with_capacity(self.insts.len()));
         let preds = predecessors(&self.blocks);
-        for (index, (pending, preds)) in self.blocks.into_iter().zip(preds).enumerate() {
-            let first = insts.len() as u32;
-            for &old in &pending.insts {
-                let mut info = self.insts[old as usize].clone();
-                info.operands = append(&mut operands, &self.operands, info.operands);
-                let own = &mut operands[info.operands.start as usize..];
-                info.is_free = info.groups.is_empty() && own.iter().all(Operand::is_free);
-                for operand in own {
-                    if let Constraint::Except(list) = &mut operand.constraint {
-                        *list = reg_lists.new_number(*list);
-                    }
-                }
-                if let Clobbers::List(list) = &mut info.clobbers {
-                    *list = reg_lists.new_number(*list);
-                }
-                if info.alias != AliasClass::ANY {
-                    info.alias = aliases.new_number(info.alias);
-                }
-                info.opcode = opcodes.new_number(info.opcode);
-                info.groups = append(&mut groups, &self.groups, info.groups);
-                insts.push(info);
-                block_of.push(Block::new(index));
-            }
+        for (pending, preds) in self.blocks.into_iter().zip(preds) {
+            let first = block_of.len() as u32;
+            block_of.resize(block_of.len() + pending.insts.len(), blocks.next_key());
             blocks.push(BlockInfo {
                 params: pending.params,
                 succs: pending.succs,
                 frequency: pending.frequency,
-                insts: first..insts.len() as u32,
+                insts: first..block_of.len() as u32,
                 preds,
             });
         }
-        Function {
+        let mut opcodes = Renumbering::of(&self.opcodes);
+        let mut reg_lists = Renumbering::of(&self.reg_lists);
+        let mut aliases = Renumbering::of(&self.aliases);
+        aliases.new.push(Alias::ANY);
+        for info in &mut self.insts {
+            let own = info.operands.start as usize..info.operands.end as usize;
+            let own = &mut self.operands[own];
+            info.is_free = info.groups.is_empty() && own.iter().all(Operand::is_free);
+            for operand in own {
+                if let Constraint::Except(list) = &mut operand.constraint {
+                    *list = reg_lists.new_number(*list);
+                }
+            }
+            if let Clobbers::List(list) = &mut info.clobbers {
+                *list = reg_lists.new_number(*list);
+            }
+            if info.alias != AliasClass::ANY {
+                info.alias = aliases.new_number(info.alias);
+            }
+            info.opcode = opcodes.new_number(info.opcode);
+        }
+        let function = Function {
             name: self.name,
             convention: self.convention,
             blocks,
-            insts,
+            insts: PrimaryMap::from(self.insts),
             block_of,
-            operands,
-            groups,
+            operands: self.operands,
+            groups: self.groups,
             vregs: self.vregs,
             opcodes: opcodes.new,
             reg_lists: reg_lists.new,
             aliases: aliases.new,
+            fault: self.fault,
+        };
+        (function, numbers)
+    }
+
+    /// Puts instructions, operands and groups in code order; instructions of no block go.
+    fn put_in_order(&mut self) {
+        let mut insts = Vec::with_capacity(self.insts.len());
+        let mut operands = Vec::with_capacity(self.operands.len());
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for &old in self.blocks.iter().flat_map(|block| &block.insts) {
+            let mut info = self.insts[old as usize].clone();
+            info.operands = append(&mut operands, &self.operands, info.operands);
+            info.groups = append(&mut groups, &self.groups, info.groups);
+            insts.push(info);
         }
+        (self.insts, self.operands, self.groups) = (insts, operands, groups);
     }
 
     /// Makes the live-in instruction; without a block there is nowhere to put it, which the
@@ -319,14 +397,31 @@ fn append<T: Copy>(to: &mut Vec<T>, from: &[T], range: Range<u32>) -> Range<u32>
 }
 
 /// Describes the instruction that was just appended.
+///
+/// Its methods append operands in the client's order and say what else there is to know;
+/// [`InstBuilder::handle`] ends the description and gives back the instruction.
 pub struct InstBuilder<'a> {
     builder: &'a mut Builder,
     index: usize,
+    /// Whether its clobbers were said, rather than implied by its kind.
+    has_clobbers: bool,
 }
 
 impl InstBuilder<'_> {
     fn info(&mut self) -> &mut InstInfo {
         &mut self.builder.insts[self.index]
+    }
+
+    /// The instruction that is described.
+    pub fn handle(self) -> Handle {
+        Handle(self.index as u32)
+    }
+
+    /// Attaches a number of the client's, such as an index into its own instructions, which
+    /// [`InstInfo::payload`] has again.
+    pub fn payload(mut self, payload: u32) -> Self {
+        self.info().payload = payload;
+        self
     }
 
     /// Appends an operand.
@@ -344,6 +439,30 @@ impl InstBuilder<'_> {
     /// Appends a result in any register.
     pub fn def(self, vreg: VReg) -> Self {
         self.operand(Operand::writes(vreg))
+    }
+
+    /// Appends a result in any register that is written while inputs may still be read, so
+    /// that it shares no register with any of them.
+    pub fn early_def(self, vreg: VReg) -> Self {
+        self.operand(Operand::with_role(vreg, Role::EarlyDef))
+    }
+
+    /// Appends a result in the register of the input at position `input` among the operands.
+    pub fn tied(self, vreg: VReg, input: u8) -> Self {
+        self.operand(Operand::writes(vreg).constrained(Constraint::Tied(input)))
+    }
+
+    /// Keeps the operand that was just appended out of these registers.
+    pub fn except(mut self, regs: impl IntoIterator<Item = PReg>) -> Self {
+        let list = self.builder.reg_list(regs);
+        if self.info().operands.is_empty() {
+            let name = &self.builder.opcodes[self.builder.insts[self.index].opcode];
+            let fault = || format!("an exclusion of `{name}` has no operand before it");
+            self.builder.fault.get_or_insert_with(fault);
+        } else if let Some(operand) = self.builder.operands.last_mut() {
+            operand.constraint = Constraint::Except(list);
+        }
+        self
     }
 
     /// Appends an operand that is read and written in place.
@@ -418,9 +537,13 @@ impl InstBuilder<'_> {
         self
     }
 
-    /// Sets what allocation knows of its meaning.
+    /// Sets what allocation knows of its meaning. A call overwrites what the target's
+    /// convention does not preserve, unless its clobbers are said.
     pub fn kind(mut self, kind: Kind) -> Self {
         self.info().kind = kind;
+        if kind == Kind::Call && !self.has_clobbers {
+            self.info().clobbers = Clobbers::Abi;
+        }
         self
     }
 
@@ -439,6 +562,78 @@ impl InstBuilder<'_> {
     /// Sets the registers it overwrites.
     pub fn clobbers(mut self, clobbers: Clobbers) -> Self {
         self.info().clobbers = clobbers;
+        self.has_clobbers = true;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks are often filled in another order than they stand in, and arguments add an
+    /// instruction in front of all others.
+    #[test]
+    fn a_handle_finds_its_instruction_wherever_it_ends_up() {
+        let mut b = Builder::new("f");
+        let (first, second) = (b.block(), b.block());
+        let x = b.vreg(Class::R32);
+        let late = b.ret(second, "ret").payload(70).handle();
+        let early = b.inst(first, "use").use_(x).payload(50).handle();
+        let stray = b.inst(Block::new(9), "stray").handle();
+        let jump = b.jump(first, second, &[]).payload(60).handle();
+        b.live_in(x, PReg::new(crate::target::File::R, 4));
+        let (f, insts) = b.finish_with_insts();
+        let of = |handle| {
+            insts
+                .get(handle)
+                .map(|inst| (inst.index(), f.inst(inst).payload))
+        };
+        assert_eq!(of(early), Some((1, 50)));
+        assert_eq!(of(jump), Some((2, 60)));
+        assert_eq!(of(late), Some((3, 70)));
+        assert_eq!(of(stray), None);
+    }
+
+    #[test]
+    fn the_order_of_building_does_not_show() {
+        let build = |backwards: bool| {
+            let mut b = Builder::new("f");
+            let blocks = [b.block(), b.block()];
+            let x = b.vreg(Class::R32);
+            let fill = |b: &mut Builder, second: bool| match second {
+                true => {
+                    b.inst(blocks[1], "use").use_(x).group(0, 1, 1).except([]);
+                    b.exit(blocks[1], "exit");
+                }
+                false => {
+                    b.inst(blocks[0], "def").early_def(x);
+                    b.jump(blocks[0], blocks[1], &[]);
+                }
+            };
+            fill(&mut b, backwards);
+            fill(&mut b, !backwards);
+            b.finish()
+        };
+        assert_eq!(build(false), build(true));
+    }
+
+    #[test]
+    fn a_call_clobbers_by_its_convention_unless_told_otherwise() {
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let calls = [
+            b.call(block, "call").handle(),
+            b.inst(block, "call").kind(Kind::Call).handle(),
+            b.call(block, "call").clobbers(Clobbers::None).handle(),
+            b.inst(block, "call")
+                .clobbers(Clobbers::None)
+                .kind(Kind::Call)
+                .handle(),
+        ];
+        let (f, insts) = b.finish_with_insts();
+        let clobbers = calls.map(|call| f.inst(insts.get(call).unwrap()).clobbers);
+        assert_eq!(clobbers[..2], [Clobbers::Abi; 2]);
+        assert_eq!(clobbers[2..], [Clobbers::None; 2]);
     }
 }

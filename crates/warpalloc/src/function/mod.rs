@@ -19,7 +19,7 @@ mod operand;
 mod rename;
 
 pub use alias::{Alias, AliasClass, Base, Extent};
-pub use builder::{Builder, InstBuilder};
+pub use builder::{Builder, Handle, InstBuilder, Insts};
 pub use entity::{Block, Inst, Opcode, RegList, VReg};
 pub use operand::{Constraint, Operand, OperandGroup, Role};
 pub use rename::Renaming;
@@ -125,6 +125,8 @@ pub struct InstInfo {
     /// It keeps its place in its block, because it means something only there, as in the
     /// scope that declares what it names.
     pub anchored: bool,
+    /// A number of the client's, of no meaning here.
+    pub payload: u32,
     operands: Range<u32>,
     groups: Range<u32>,
     is_free: bool,
@@ -166,9 +168,15 @@ pub struct Function {
     opcodes: PrimaryMap<Opcode, String>,
     reg_lists: PrimaryMap<RegList, Vec<PReg>>,
     aliases: PrimaryMap<AliasClass, Alias>,
+    fault: Option<String>,
 }
 
 impl Function {
+    /// What its builder was told and could not do, if anything.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
     /// The function's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -100,19 +100,19 @@ impl Generator<'_> {
     /// What a branch decides by.
     pub(super) fn condition(&mut self) -> VReg {
         if !self.shape.predicates {
-            return self.value(Class::R32);
+            return self.value(self.classes.word);
         }
         if self.rng.one_in(2) {
             self.compare();
         }
-        self.value(Class::PRED)
+        self.value(self.classes.flag)
     }
 
     /// Makes `vreg` readable from here on.
     pub(super) fn result(&mut self, vreg: VReg) {
         let class = self.class_of(vreg);
         let size = match self.target.class(class).file {
-            File::R => self.registers(class),
+            File::MAIN => self.registers(class),
             _ => 0,
         };
         self.window.insert(vreg, class, size);
@@ -136,7 +136,7 @@ impl Generator<'_> {
 
     fn constant(&mut self, class: Class) -> VReg {
         let vreg = self.builder.vreg(class);
-        let in_general_file = self.target.class(class).file == File::R;
+        let in_general_file = self.target.class(class).file == File::MAIN;
         if self.shape.uniform && in_general_file && self.rng.one_in(2) {
             self.builder.vreg_mut(vreg).uniform = true;
         }
@@ -162,11 +162,14 @@ impl Generator<'_> {
             let class = self.class_of(operand.vreg);
             taken[self.target.class(class).file.index()] += self.registers(class);
         }
-        taken[0] += usize::from(taken[1..].iter().any(|&n| n > 0));
+        let carried = draft.operands.iter().map(|o| self.class_of(o.vreg));
+        let carried = carried.filter(|&c| self.target.class(c).file != File::MAIN);
+        let widest = carried.map(|class| self.registers(class)).max();
+        taken[0] += widest.map_or(0, |registers| if registers > 2 { registers } else { 1 });
         let files = self.target.files();
         files
             .zip(taken)
-            .all(|((file, _), taken)| taken <= self.target.budget(file))
+            .all(|((_, info), taken)| taken <= info.capacity / info.units_per_reg)
     }
 
     fn class_of(&self, vreg: VReg) -> Class {
@@ -175,27 +178,16 @@ impl Generator<'_> {
 
     /// A class to compute in: mostly 32 bits, at most half of the registers wide.
     fn class(&mut self) -> Class {
-        const WIDE: [Class; 10] = [
-            Class::R64,
-            Class::R64,
-            Class::R64,
-            Class::R64,
-            Class::R16,
-            Class::R16,
-            Class::R96,
-            Class::R128,
-            Class::R256,
-            Class::TENSOR,
-        ];
         if !self.shape.wide || !self.rng.one_in(4) {
-            return Class::R32;
+            return self.classes.word;
         }
-        let wide = self.rng.pick(&WIDE).copied().unwrap_or(Class::R32);
-        let room = self.target.budget(File::R) / 2;
+        let wide = self.rng.pick(&self.classes.wide).copied();
+        let wide = wide.unwrap_or(self.classes.word);
+        let room = self.target.budget(File::MAIN) / 2;
         if self.registers(wide) <= room {
             wide
         } else {
-            Class::R32
+            self.classes.word
         }
     }
 
@@ -268,7 +260,7 @@ impl Generator<'_> {
             let wider = draft.reads(input);
             draft = self.unless_too_large(wider);
         }
-        let one_word = |o: &Operand| self.class_of(o.vreg) == Class::R32;
+        let one_word = |o: &Operand| self.class_of(o.vreg) == self.classes.word;
         let plain = draft.operands.iter().all(one_word);
         self.constrain(&mut draft, plain);
         if self.shape.remat && self.rng.one_in(8) {
@@ -317,7 +309,7 @@ impl Generator<'_> {
     /// Registers that are not set aside for pinned values.
     fn common_registers(&self) -> Vec<PReg> {
         let aside: Vec<PReg> = self.set_aside().collect();
-        let all = self.target.registers(Class::R32);
+        let all = self.target.registers(self.classes.word);
         all.filter(|reg| !aside.contains(reg)).collect()
     }
 
@@ -325,14 +317,18 @@ impl Generator<'_> {
     pub(super) fn set_aside(&self) -> impl Iterator<Item = PReg> + use<> {
         let all = match self.shape.calls {
             true => self.target.abi().preserved.clone(),
-            false => self.target.registers(Class::R32).collect(),
+            false => self.target.registers(self.classes.word).collect(),
         };
         all.into_iter().rev().take(self.pins)
     }
 
     fn address(&mut self) -> VReg {
-        let wide = self.shape.wide && self.target.budget(File::R) >= 8;
-        self.value(if wide { Class::R64 } else { Class::R32 })
+        let wide = self.shape.wide && self.target.budget(File::MAIN) >= 8;
+        self.value(if wide {
+            self.classes.pair
+        } else {
+            self.classes.word
+        })
     }
 
     fn load(&mut self) {
@@ -360,18 +356,18 @@ impl Generator<'_> {
 
     fn compare(&mut self) {
         let class = self.class();
-        let (a, b) = (self.value(class), self.value(Class::R32));
+        let (a, b) = (self.value(class), self.value(self.classes.word));
         let mut draft = Draft::new("setp");
-        let result = self.destination(Class::PRED, &draft);
+        let result = self.destination(self.classes.flag, &draft);
         draft = self.unless_too_large(draft.writes(result).reads(a));
         draft = self.unless_too_large(draft.reads(b));
         self.emit(draft);
     }
 
     fn predicate_logic(&mut self) {
-        let (a, b) = (self.value(Class::PRED), self.value(Class::PRED));
+        let (a, b) = (self.value(self.classes.flag), self.value(self.classes.flag));
         let mut draft = Draft::new("plop");
-        let result = self.destination(Class::PRED, &draft);
+        let result = self.destination(self.classes.flag, &draft);
         draft = draft.writes(result).reads(a).reads(b);
         if self.fits(&draft, 0) {
             self.emit(draft);
@@ -381,11 +377,11 @@ impl Generator<'_> {
     /// A definition that happens only if a predicate says so.
     fn guarded(&mut self) {
         let class = match self.rng.below(4) {
-            0 if self.shape.predicates => Class::PRED,
+            0 if self.shape.predicates => self.classes.flag,
             _ => self.class(),
         };
         let changed = self.value(class);
-        let input = self.value(Class::R32);
+        let input = self.value(self.classes.word);
         let mut draft = Draft::new("sel");
         draft = draft.operand(Operand::with_role(changed, Role::UseDef));
         draft = self.unless_too_large(draft.reads(input));
@@ -407,8 +403,8 @@ impl Generator<'_> {
 
     fn copy(&mut self) {
         let class = match self.rng.below(6) {
-            0 if self.shape.predicates => Class::PRED,
-            1 if self.shape.uniform => Class::UR32,
+            0 if self.shape.predicates => self.classes.flag,
+            1 if self.shape.uniform => self.classes.scalar,
             _ => self.class(),
         };
         let from = self.value(class);
@@ -423,9 +419,8 @@ impl Generator<'_> {
 
     /// A class wide enough to be made of others, one of those, and how many it takes.
     fn parts(&mut self) -> Option<(Class, Class, usize)> {
-        const WHOLES: [Class; 5] = [Class::R32, Class::R64, Class::R64, Class::R96, Class::R128];
-        const PARTS: [Class; 4] = [Class::R16, Class::R32, Class::R32, Class::R64];
-        let (whole, part) = (*self.rng.pick(&WHOLES)?, *self.rng.pick(&PARTS)?);
+        let whole = *self.rng.pick(&self.classes.wholes)?;
+        let part = *self.rng.pick(&self.classes.parts)?;
         let (wide, narrow) = (self.target.width(whole), self.target.width(part));
         let count = wide / narrow;
         let makes_sense = wide.is_multiple_of(narrow) && (2..=8).contains(&count);
@@ -457,7 +452,7 @@ impl Generator<'_> {
             let to = self.builder.vreg(part);
             draft = draft.writes(to);
         }
-        if self.registers(whole) <= self.target.budget(File::R) / 2 {
+        if self.registers(whole) <= self.target.budget(File::MAIN) / 2 {
             let from = self.value(whole);
             draft = draft.reads(from);
             draft.kind = Kind::Copy;
@@ -472,19 +467,19 @@ impl Generator<'_> {
         let first = draft.operands.len();
         while draft.operands.len() < first + count {
             let vreg = match role {
-                Role::Def => self.builder.vreg(Class::R32),
-                _ => self.value(Class::R32),
+                Role::Def => self.builder.vreg(self.classes.word),
+                _ => self.value(self.classes.word),
             };
             // A value twice in one group, or written twice, is legal at most as an input.
             let usable = role == Role::Use && self.rng.one_in(8) || !draft.mentions(vreg);
             let vreg = if usable {
                 vreg
             } else {
-                self.constant(Class::R32)
+                self.constant(self.classes.word)
             };
             draft = draft.operand(Operand::with_role(vreg, role));
         }
-        let unit = self.target.file(File::R).units_per_reg;
+        let unit = self.target.file(File::MAIN).units_per_reg;
         draft.groups.push(OperandGroup {
             first: first as u8,
             len: count as u8,
@@ -495,7 +490,7 @@ impl Generator<'_> {
 
     /// Lanes of a vector access that fit beside an address.
     fn lanes(&mut self) -> Option<usize> {
-        let most = self.target.budget(File::R) / 2;
+        let most = self.target.budget(File::MAIN) / 2;
         let lanes = self.rng.pick(&[2, 2, 3, 4, 4]).copied()?;
         (lanes <= most).then_some(lanes)
     }
@@ -531,7 +526,7 @@ impl Generator<'_> {
 
     /// d = a × b + c on fragments; with ties, d takes the registers of c.
     fn matrix(&mut self) {
-        if self.target.budget(File::R) < 16 {
+        if self.target.budget(File::MAIN) < 16 {
             return self.arithmetic();
         }
         let mut draft = self.add_group(Draft::new("mma"), 4, Role::Def);
@@ -553,19 +548,19 @@ impl Generator<'_> {
             return self.call_one_of(signatures);
         }
         let target = self.target;
-        let most = self.shape.pressure.min(target.budget(File::R)) / 2;
+        let most = self.shape.pressure.min(target.budget(File::MAIN)) / 2;
         let count = self.rng.within(0..=most.min(4));
         let mut draft = Draft::new("call");
         let class = match self.rng.below(4) {
-            0 if self.shape.wide => Class::R64,
-            _ => Class::R32,
+            0 if self.shape.wide => self.classes.pair,
+            _ => self.classes.word,
         };
         if let Some(&reg) = target.abi().results.first() {
             let result = self.builder.vreg(class);
             draft = draft.operand(Operand::writes(result).constrained(Constraint::Fixed(reg)));
         }
         for &reg in target.abi().arguments.iter().take(count) {
-            let arg = self.value(Class::R32);
+            let arg = self.value(self.classes.word);
             draft = draft.operand(Operand::reads(arg).constrained(Constraint::Fixed(reg)));
         }
         draft.effect = Effect::Write;
@@ -603,14 +598,14 @@ impl Generator<'_> {
     fn fixed(&mut self) {
         let regs = self.common_registers();
         let mut draft = Draft::new("fix");
-        let to = self.destination(Class::R32, &draft);
+        let to = self.destination(self.classes.word, &draft);
         let mut result = Operand::writes(to);
         if let (false, Some(&reg)) = (self.rng.one_in(3), self.rng.pick(&regs)) {
             result.constraint = Constraint::Fixed(reg);
         }
         draft = draft.operand(result);
         for number in 0..2 {
-            let from = self.value(Class::R32);
+            let from = self.value(self.classes.word);
             let mut input = Operand::reads(from);
             // Two inputs never ask for the same register: one takes odd, one even ones.
             let pick = self.rng.below(regs.len() / 2) * 2 + number;
@@ -624,9 +619,9 @@ impl Generator<'_> {
 
     /// Inline assembly that overwrites a register or two.
     fn clobbering(&mut self) {
-        let (a, b) = (self.value(Class::R32), self.value(Class::R32));
+        let (a, b) = (self.value(self.classes.word), self.value(self.classes.word));
         let mut draft = Draft::new("asm");
-        let to = self.destination(Class::R32, &draft);
+        let to = self.destination(self.classes.word, &draft);
         draft = draft.writes(to).reads(a).reads(b);
         let count = self.rng.within(1..=2);
         if self.fits(&draft, count) {
@@ -638,19 +633,24 @@ impl Generator<'_> {
 
     fn uniform(&mut self) {
         let (to, from) = match self.rng.below(6) {
-            0 => (Class::UR32, Class::R32),
-            1 => (Class::R32, Class::UR32),
-            2 => (Class::UPRED, Class::UR32),
-            3 if self.shape.wide => (Class::UR64, Class::UR32),
-            4 if self.shape.wide => (Class::R32, Class::UR64),
-            _ => (Class::UR32, Class::UR32),
+            0 => (self.classes.scalar, self.classes.word),
+            1 => (self.classes.word, self.classes.scalar),
+            2 => (self.classes.scalar_flag, self.classes.scalar),
+            3 if self.shape.wide => (self.classes.scalar_pair, self.classes.scalar),
+            4 if self.shape.wide => (self.classes.word, self.classes.scalar_pair),
+            5 if self.shape.wide && !self.classes.tuples.is_empty() => {
+                let tuple = self.rng.pick(&self.classes.tuples).copied();
+                let tuple = tuple.unwrap_or(self.classes.scalar);
+                (tuple, tuple)
+            }
+            _ => (self.classes.scalar, self.classes.scalar),
         };
         let input = self.value(from);
         let mut draft = Draft::new("uop").reads(input);
         let result = self.destination(to, &draft);
         draft.operands.insert(0, Operand::writes(result));
         if self.shape.predicates && self.rng.one_in(4) {
-            let guard = self.value(Class::UPRED);
+            let guard = self.value(self.classes.scalar_flag);
             draft = draft.reads(guard);
         }
         if self.fits(&draft, 0) {

@@ -31,7 +31,7 @@ impl Generator<'_> {
 
     fn start(&mut self) {
         self.pins_left -= 1;
-        let vreg = self.builder.vreg(Class::R32);
+        let vreg = self.builder.vreg(self.classes.word);
         self.builder.vreg_mut(vreg).pinned = true;
         let own = self.set_aside().nth(self.pins_left);
         let wish = match (self.rng.below(3), own) {
@@ -39,7 +39,7 @@ impl Generator<'_> {
             (1, _) if self.shape.except => Constraint::Except(self.register_list(2)),
             _ => Constraint::Any,
         };
-        let address = self.value(Class::R32);
+        let address = self.value(self.classes.word);
         let result = Operand::writes(vreg).constrained(wish);
         let mut draft = Draft::new("async").operand(result).reads(address);
         draft.effect = Effect::Write;
@@ -54,10 +54,10 @@ impl Generator<'_> {
             false => operand,
         };
         let asks = self.rng.one_in(2);
-        let other = self.value(Class::R32);
+        let other = self.value(self.classes.word);
         match self.rng.below(4) {
             0 if self.shape.copies => {
-                let to = self.builder.vreg(Class::R32);
+                let to = self.builder.vreg(self.classes.word);
                 let mut draft = Draft::new("mov").writes(to).operand(operand(Role::Use));
                 draft.kind = Kind::Copy;
                 self.emit(draft);
@@ -73,7 +73,7 @@ impl Generator<'_> {
                 self.window.in_flight.remove(index);
             }
             _ => {
-                let to = self.builder.vreg(Class::R32);
+                let to = self.builder.vreg(self.classes.word);
                 let mut result = Operand::writes(to);
                 if self.shape.early_defs && self.rng.one_in(4) {
                     result.role = Role::EarlyDef;

@@ -258,7 +258,7 @@ impl Generator<'_> {
             return Vec::new();
         }
         let count = self.rng.within(1..=3);
-        (0..count).map(|_| self.value(Class::R32)).collect()
+        (0..count).map(|_| self.value(self.classes.word)).collect()
     }
 
     /// Ends the current block by leaving the function.
@@ -269,7 +269,7 @@ impl Generator<'_> {
         }
         let classes = match self.module {
             Some((own, signatures)) => signatures[own].results.clone(),
-            None => vec![Class::R32],
+            None => vec![self.classes.word],
         };
         let values: Vec<VReg> = classes.iter().map(|&class| self.value(class)).collect();
         let regs = self.target.result_registers(&classes).unwrap_or_default();
@@ -296,12 +296,12 @@ impl Generator<'_> {
     /// Live-ins. A lone argument comes as the result of a first instruction, which is how a
     /// client may put it too, as long as no caller is at hand that really passes something.
     fn arguments(&mut self) {
-        let most = self.target.budget(File::R).min(8) / 2;
+        let most = self.target.budget(File::MAIN).min(8) / 2;
         let (classes, older) = match self.module {
             Some((own, signatures)) => (signatures[own].arguments.clone(), false),
             None => {
                 let count = self.rng.within(1..=most);
-                (vec![Class::R32; count], count == 1)
+                (vec![self.classes.word; count], count == 1)
             }
         };
         let regs = self.target.argument_registers(&classes).unwrap_or_default();

@@ -29,6 +29,7 @@
 mod code;
 mod flight;
 mod flow;
+mod palette;
 mod rng;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use rng::Rng;
 
 use crate::function::{Block, Builder, Convention, Function};
 use crate::target::{Class, File, Target};
+use palette::Palette;
 use window::Window;
 
 /// What a random function should look like.
@@ -53,7 +55,8 @@ pub struct Shape {
     pub loop_depth: usize,
     /// Some loops have two entries.
     pub irreducible: bool,
-    /// Values of 16, 64, 96, 128, 256 bits and tensor tuples, where the target has room.
+    /// Values of 16, 64, 96, 128, 256 bits and tensor tuples, or of every other width of the
+    /// main file, where the target has room.
     pub wide: bool,
     /// Vector loads and stores, matrix instructions: operands in consecutive registers.
     pub groups: bool,
@@ -257,11 +260,12 @@ struct Signature {
 
 impl Signature {
     fn random(shape: &Shape, target: &Target, rng: &mut Rng) -> Signature {
-        let wide = shape.wide && target.budget(File::R) >= 12;
+        let wide = shape.wide && target.budget(File::MAIN) >= 12;
+        let classes = Palette::of(target);
         let mut class = || match rng.below(4) {
-            0 if wide => Class::R64,
-            1 if wide => Class::R16,
-            _ => Class::R32,
+            0 if wide => classes.pair,
+            1 if wide => classes.half,
+            _ => classes.word,
         };
         let result = class();
         let mut arguments: Vec<Class> = (0..4).map(|_| class()).collect();
@@ -289,6 +293,7 @@ fn generate(
         shape,
         target,
         rng,
+        classes: Palette::of(target),
         builder,
         block: entry,
         window: Window::default(),
@@ -310,7 +315,7 @@ fn pins(shape: &Shape, target: &Target) -> usize {
         true => 40,
         false => 32,
     };
-    let has_room = target.budget(File::R) >= room;
+    let has_room = target.budget(File::MAIN) >= room;
     if shape.pinned && has_room { 2 } else { 0 }
 }
 
@@ -319,6 +324,7 @@ struct Generator<'a> {
     shape: &'a Shape,
     target: &'a Target,
     rng: &'a mut Rng,
+    classes: Palette,
     builder: Builder,
     /// Where code is being appended.
     block: Block,

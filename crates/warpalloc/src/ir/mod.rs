@@ -30,7 +30,7 @@ mod display;
 mod facts;
 mod live_ranges;
 
-pub use banks::{BANKS, ReadWith, read_together};
+pub use banks::{ReadWith, read_together};
 pub use facts::Facts;
 pub use live_ranges::{LiveRanges, Segment, overlap};
 

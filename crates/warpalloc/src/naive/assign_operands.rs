@@ -46,7 +46,7 @@ pub fn seat(
         early: RegSet::new(target),
         patience: PATIENCE,
     };
-    let mut seats = vec![PReg::new(crate::target::File::R, 0); function.operands(inst).len()];
+    let mut seats = vec![PReg::new(crate::target::File::MAIN, 0); function.operands(inst).len()];
     if table.place(&all, &mut seats) {
         return Ok(seats);
     }

@@ -66,7 +66,7 @@ impl<'a> Naive<'a> {
             target,
             homes: Homes::assign(function, target, space)?,
             preserved,
-            registers: vec![PReg::new(File::R, 0); function.operand_count()],
+            registers: vec![PReg::new(File::MAIN, 0); function.operand_count()],
             edits: Vec::new(),
             touched: RegSet::new(target),
         })
@@ -245,7 +245,9 @@ impl<'a> Naive<'a> {
             None => (class.file, class.width),
         };
         let units = self.target.file(file).units;
-        let align = width.next_power_of_two();
+        let mut classes = self.target.classes();
+        let carries = classes.find(|(_, c)| c.file == file && c.width == width);
+        let align = carries.map_or(width.next_power_of_two(), |(_, class)| class.align);
         let starts = (0..(units + 1).saturating_sub(width)).step_by(align);
         let free = |unit: &usize| {
             let reg = PReg::new(file, *unit);

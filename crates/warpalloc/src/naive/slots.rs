@@ -32,9 +32,9 @@ impl Homes {
         let mut homes = Homes {
             slots: SecondaryMap::new(),
             pins: SecondaryMap::new(),
-            pinned_units: RegSet::new(target),
+            pinned_units: target.reserved().clone(),
             shadows: BTreeMap::new(),
-            layout: FrameLayout::new(space),
+            layout: FrameLayout::new(space, target),
             space,
         };
         homes.pin_all(function, target)?;

@@ -7,28 +7,18 @@
 //! costs three. It ranks values well enough and is what the `cicc` preset reproduces.
 //! The other model counts the memory traffic that spilling would add.
 
+use crate::allocation::Space;
 use crate::analysis::{Frequencies, Liveness, Loops};
 use crate::ir::{Program, Value};
-use crate::target::Target;
+use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// Cycles to reach the first level of memory (`docs/sources.md#memory-latency`).
-pub const LATENCY_L1: f32 = 4.0;
-/// The second level.
-pub const LATENCY_L2: f32 = 10.0;
-/// Beyond the second level, from SM 90 on.
-pub const LATENCY_FAR_SM90: f32 = 40.0;
-/// Beyond the second level, before SM 90.
-pub const LATENCY_FAR: f32 = 100.0;
 /// Each loop level weighs this much more.
 pub const LOOP_BASE: f32 = 1.5;
 /// No finite cost exceeds this.
 pub const COST_LIMIT: f32 = 1e9;
 /// A value that is the same in all threads is worth this much more.
 pub const UNIFORM_WEIGHT: f32 = 1.5;
-
-const L1_BYTES: usize = 64 * 1024;
-const L2_BYTES: usize = 256 * 1024;
 
 /// How to estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,16 +28,6 @@ pub enum CostModel {
     Product,
     /// Loads and stores that spilling would add, by frequency.
     Traffic,
-}
-
-/// Cycles to reach spilled data when `live_bytes` of it compete for the caches.
-pub fn memory_latency(live_bytes: usize, sm: u32) -> f32 {
-    match live_bytes {
-        bytes if bytes <= L1_BYTES => LATENCY_L1,
-        bytes if bytes <= L2_BYTES => LATENCY_L2,
-        _ if sm >= 90 => LATENCY_FAR_SM90,
-        _ => LATENCY_FAR,
-    }
 }
 
 /// The weight of code nested in `depth` loops.
@@ -86,7 +66,10 @@ pub fn spill_costs(
             }
         }
     }
-    let latency = memory_latency(4 * most_live, target.sm());
+    let main = target.file(File::MAIN);
+    let live_bytes = main.units_per_reg * main.unit_bytes * most_live;
+    let memory = target.memory(Space::Local);
+    let latency = memory.map_or(1.0, |memory| memory.latency(live_bytes) as f32);
     let mut costs = SecondaryMap::with_default(0.0);
     for (value, info) in program.values.iter() {
         let tally = &tally[value.index()];
@@ -145,10 +128,14 @@ mod tests {
     /// The latencies reported of CICC, `docs/sources.md#memory-latency`.
     #[test]
     fn far_memory_is_nearer_from_sm_90_on() {
-        assert_eq!(memory_latency(100, 80), 4.0);
-        assert_eq!(memory_latency(100 << 10, 80), 10.0);
-        assert_eq!(memory_latency(1 << 20, 80), 100.0);
-        assert_eq!(memory_latency(1 << 20, 90), 40.0);
+        let latency = |bytes, sm| {
+            let target = Target::hardware(sm).unwrap();
+            target.memory(Space::Local).unwrap().latency(bytes)
+        };
+        assert_eq!(latency(100, 80), 4.0);
+        assert_eq!(latency(100 << 10, 80), 10.0);
+        assert_eq!(latency(1 << 20, 80), 100.0);
+        assert_eq!(latency(1 << 20, 90), 40.0);
     }
 
     #[test]

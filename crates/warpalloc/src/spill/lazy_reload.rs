@@ -490,7 +490,7 @@ impl<'a> Room<'a> {
     fn limit(&self, file: File) -> i32 {
         let info = self.target.file(file);
         let margin = (self.target.budget(file) / 16).max(1) * info.units_per_reg;
-        info.units.saturating_sub(margin) as i32
+        info.capacity.saturating_sub(margin) as i32
     }
 
     /// The pressure of `file` at a range of operations.

@@ -6,12 +6,16 @@
 //! that no live range grows (after Briggs, Cooper and Torczon, PLDI 1992). It is
 //! rematerialised when that takes less than a given part of the cycles its reloads would.
 
-use super::cost::{LATENCY_L1, LATENCY_L2};
 use crate::analysis::{Code, LiveSet};
 use crate::function::{Constraint, Effect, Function, Inst, Role};
 use crate::ir::{Facts, Op, Program, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
+
+/// Cycles to reach the first level of memory (`docs/sources.md#memory-latency`).
+const LATENCY_L1: f32 = 4.0;
+/// The second level.
+const LATENCY_L2: f32 = 10.0;
 
 /// Cycles a reload takes where `depth` loops enclose it: data used in loops stays near.
 pub fn reload_latency(depth: u32) -> f32 {

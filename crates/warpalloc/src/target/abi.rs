@@ -31,19 +31,6 @@ pub struct ConventionError {
     registers: String,
 }
 
-impl Abi {
-    /// The CUDA convention: R0–R7 carry arguments, R0 and R1 results, and R24–R31 are
-    /// preserved.
-    pub fn cuda(units_per_reg: usize) -> Abi {
-        let r = |n: usize| PReg::new(File::R, n * units_per_reg);
-        Abi {
-            arguments: (0..8).map(r).collect(),
-            results: (0..2).map(r).collect(),
-            preserved: (24..32).map(r).collect(),
-        }
-    }
-}
-
 impl Target {
     /// The units that a called function gives back as it found them.
     pub fn preserved(&self) -> RegSet {
@@ -74,7 +61,8 @@ impl Target {
         list: &[PReg],
         classes: &[Class],
     ) -> Result<Vec<PReg>, ConventionError> {
-        let mut rest = list;
+        let of_file = |file: File| list.iter().copied().filter(move |reg| reg.file == file);
+        let mut rests: Vec<Vec<PReg>> = self.files().map(|(f, _)| of_file(f).collect()).collect();
         let mut taken = Vec::with_capacity(classes.len());
         for (number, &class) in classes.iter().enumerate() {
             let info = self.class(class);
@@ -85,6 +73,7 @@ impl Target {
                 pairs.all(|pair| pair[0].offset(per_reg) == pair[1])
             };
             let fits = |run: &[PReg]| self.fits(class, run[0]) && follows(run);
+            let rest = &mut rests[info.file.index()];
             let Some(start) = rest.windows(count).position(fits) else {
                 let names = list.iter().map(|&reg| self.reg_name(reg).to_string());
                 return Err(ConventionError {
@@ -95,7 +84,7 @@ impl Target {
                 });
             };
             taken.push(rest[start]);
-            rest = &rest[start + count..];
+            rest.drain(..start + count);
         }
         Ok(taken)
     }

@@ -11,6 +11,8 @@
 //! - a file that cannot reach memory itself names the file it spills through.
 
 mod abi;
+mod builder;
+mod describe;
 pub mod occupancy;
 mod preset;
 mod set;
@@ -18,31 +20,34 @@ pub mod sm;
 mod unit_set;
 
 pub use abi::{Abi, ConventionError};
-pub use preset::{PRESETS, PresetError};
+pub use builder::{MAX_CLASSES, MAX_FILES, MAX_UNITS, MAX_WIDTH, TargetBuilder, TargetError};
+pub use describe::{ClassInfo, FileInfo, MemoryInfo, MovePath, SpillPath};
+pub use preset::{PRESETS, PresetError, REGISTER_GRANULE};
 pub use set::RegSet;
 pub use unit_set::UnitSet;
 
+use crate::allocation::Space;
 use std::fmt;
-
-/// Registers are given to threads in multiples of this, on every generation.
-pub const REGISTER_GRANULE: usize = 8;
 
 /// A register file of a target: `R`, `UR`, `P`, `UP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct File(u8);
 
 impl File {
-    /// The general-purpose file, first in every preset.
+    /// The main file of every target: the first one. Code is split, shrunk and priced by its
+    /// registers, and it holds the address of the spill frame.
+    pub const MAIN: File = File(0);
+    /// The general-purpose file of NVIDIA's machines.
     pub const R: File = File(0);
-    /// The predicate file.
+    /// Their predicate file.
     pub const P: File = File(1);
-    /// The uniform general-purpose file.
+    /// Their uniform general-purpose file.
     pub const UR: File = File(2);
-    /// The uniform predicate file.
+    /// Their uniform predicate file.
     pub const UP: File = File(3);
 
     /// The file with this index.
-    pub fn new(index: usize) -> File {
+    pub const fn new(index: usize) -> File {
         File(index as u8)
     }
 
@@ -50,19 +55,12 @@ impl File {
     pub fn index(self) -> usize {
         self.0 as usize
     }
-
-    /// Registers of this file that a thread can name on every supported SM, whatever the
-    /// budget: R255 and UR63 read as zero, P7 and UP7 as true.
-    pub fn hardware_registers(self) -> usize {
-        match self {
-            File::R => 255,
-            File::UR => 63,
-            _ => 7,
-        }
-    }
 }
 
 /// A register class of a target: a file, a width and an alignment.
+///
+/// A class is a position in the table of its target. The constants are those of NVIDIA's
+/// machines; [`TargetBuilder::class`] hands out those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class(u8);
 
@@ -91,7 +89,7 @@ impl Class {
     pub const UPRED: Class = Class(10);
 
     /// The class with this index.
-    pub fn new(index: usize) -> Class {
+    pub const fn new(index: usize) -> Class {
         Class(index as u8)
     }
 
@@ -137,62 +135,29 @@ impl Unit {
     }
 }
 
-/// How the values of a file reach memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpillPath {
-    /// Loads and stores address the file directly.
-    Memory,
-    /// Values are first moved into another file (a predicate becomes 0 or 1 in `R`).
-    Via(File),
-}
-
-/// Description of one register file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileInfo {
-    /// Prefix of its registers' names.
-    pub name: String,
-    /// How many units may be allocated.
-    pub units: usize,
-    /// Units that make up one named register: 2 where halves pack into 32 bits, else 1.
-    pub units_per_reg: usize,
-    /// Size of one unit in memory, in bytes.
-    pub unit_bytes: usize,
-    /// How its values reach memory.
-    pub spill: SpillPath,
-}
-
-/// Description of one register class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClassInfo {
-    /// Name used by the text format.
-    pub name: String,
-    /// The file whose units it takes.
-    pub file: File,
-    /// How many consecutive units one value takes.
-    pub width: usize,
-    /// The first unit is a multiple of this.
-    pub align: usize,
-}
-
 /// A machine to allocate for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     name: String,
     sm: u32,
     files: Vec<FileInfo>,
     classes: Vec<ClassInfo>,
     unit_base: Vec<usize>,
+    /// Units that are never allocated.
+    reserved: RegSet,
     abi: Abi,
     frame_limit: u32,
+    slot_align: u32,
+    memories: [Option<MemoryInfo>; 2],
 }
 
 impl Target {
-    /// Name of the preset this target was made from.
+    /// Its name: that of the preset it was made from, or the one its builder was given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Compute capability as `10 * major + minor`.
+    /// Compute capability as `10 * major + minor`; zero on machines that are not NVIDIA's.
     pub fn sm(&self) -> u32 {
         self.sm
     }
@@ -242,6 +207,36 @@ impl Target {
         self.frame_limit
     }
 
+    /// How strictly the lowest byte of the frame is aligned, in bytes; no slot is aligned more
+    /// strictly.
+    pub fn slot_align(&self) -> u32 {
+        self.slot_align
+    }
+
+    /// The widest access to memory that is made of several, in bytes: what the widest class
+    /// takes, and a slot is aligned to.
+    pub(crate) fn widest_access(&self) -> usize {
+        let direct = |c: &&ClassInfo| self.file(c.file).spill == SpillPath::Memory;
+        let classes = self.classes.iter().filter(direct);
+        let bytes = classes.map(|c| c.width * self.file(c.file).unit_bytes);
+        bytes.max().unwrap_or(0).min(self.slot_align as usize)
+    }
+
+    /// Whether some file lacks exchanges or copies.
+    pub(crate) fn limits_moves(&self) -> bool {
+        self.files.iter().any(|info| info.moves != MovePath::Swap)
+    }
+
+    /// What accesses to `space` cost, if the machine has it.
+    pub fn memory(&self, space: Space) -> Option<&MemoryInfo> {
+        self.memories[space as usize].as_ref()
+    }
+
+    /// The units that are never allocated, of all files.
+    pub fn reserved(&self) -> &RegSet {
+        &self.reserved
+    }
+
     /// Number of units over all files.
     pub fn unit_count(&self) -> usize {
         let last = self.files.len() - 1;
@@ -266,22 +261,34 @@ impl Target {
         PReg::new(file, unit.index() - self.unit_base[file.index()])
     }
 
-    /// Whether a value of `class` may start at `reg`: right file, aligned, within the file.
+    /// Whether a value of `class` may start at `reg`: right file, aligned, within the file,
+    /// and beside reserved registers.
     pub fn fits(&self, class: Class, reg: PReg) -> bool {
         let c = self.class(class);
         let unit = reg.unit as usize;
         reg.file == c.file
             && unit.is_multiple_of(c.align)
             && unit + c.width <= self.file(c.file).units
+            && !self.is_reserved(reg, c.width)
+    }
+
+    /// Whether any of the `width` units from `reg` on is reserved.
+    #[inline]
+    pub(crate) fn is_reserved(&self, reg: PReg, width: usize) -> bool {
+        let info = self.file(reg.file);
+        let unit = reg.unit as usize;
+        info.capacity != info.units && (unit..unit + width).any(|u| info.reserved.contains(u))
     }
 
     /// Every register where a value of `class` may start, in ascending order.
     pub fn registers(&self, class: Class) -> impl Iterator<Item = PReg> + use<> {
         let c = self.class(class);
         let (file, width, units) = (c.file, c.width, self.file(c.file).units);
+        let closed = self.file(c.file).reserved.blocked_starts(width);
         (0..units)
             .step_by(c.align)
             .take_while(move |u| u + width <= units)
+            .filter(move |&u| !closed.contains(u))
             .map(move |u| PReg::new(file, u))
     }
 
@@ -334,10 +341,18 @@ impl Target {
     fn renumber(&mut self) {
         let mut next = 0;
         self.unit_base.clear();
-        for file in &self.files {
+        for file in &mut self.files {
             self.unit_base.push(next);
             next += file.units;
+            file.recount();
         }
+        let mut reserved = RegSet::new(self);
+        for (file, info) in self.files() {
+            let within = info.reserved.and(&UnitSet::first(info.units));
+            let units = within.iter().map(|unit| PReg::new(file, unit));
+            units.for_each(|reg| reserved.insert(self.unit(reg)));
+        }
+        self.reserved = reserved;
     }
 }
 

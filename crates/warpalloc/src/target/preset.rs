@@ -1,7 +1,8 @@
 //! Ready-made targets.
 
 use super::sm::Sm;
-use super::{Abi, ClassInfo, File, FileInfo, SpillPath, Target};
+use super::{File, FileInfo, MemoryInfo, PReg, Target};
+use crate::allocation::Space;
 use thiserror::Error;
 
 /// Names that [`Target::preset`] understands.
@@ -20,7 +21,19 @@ pub enum PresetError {
 
 /// The registers that graph colouring in CICC is given.
 const CICC_REGISTERS: usize = 15;
+/// The registers that a thread can name; R255 reads as zero.
+const HARDWARE_REGISTERS: usize = 255;
+/// The predicates that a thread can name; P7 and UP7 read as true.
+const PREDICATES: usize = 7;
+/// The uniform registers that a warp can name on every supported SM; UR63 reads as zero.
+const UNIFORM_REGISTERS: usize = 63;
+/// Registers are given to threads in multiples of this, on every generation.
+pub const REGISTER_GRANULE: usize = 8;
+/// Banks of the general file on every supported generation.
+const BANKS: usize = 2;
 const FRAME_LIMIT: u32 = 64 * 1024;
+const L1_BYTES: usize = 64 * 1024;
+const L2_BYTES: usize = 256 * 1024;
 
 fn supported() -> String {
     let names: Vec<_> = Sm::ALL.iter().map(Sm::to_string).collect();
@@ -46,18 +59,13 @@ impl Target {
     /// The machine as ptxas sees it: 255 registers, a 16-bit value takes a whole one.
     pub fn hardware(sm: u32) -> Result<Target, PresetError> {
         known(sm)?;
-        Ok(build("hardware", sm, File::R.hardware_registers(), 1))
+        Ok(build("hardware", sm, HARDWARE_REGISTERS, 1))
     }
 
     /// [`Target::hardware`], but two 16-bit values share a register.
     pub fn hardware_packed(sm: u32) -> Result<Target, PresetError> {
         known(sm)?;
-        Ok(build(
-            "hardware-packed",
-            sm,
-            File::R.hardware_registers(),
-            2,
-        ))
+        Ok(build("hardware-packed", sm, HARDWARE_REGISTERS, 2))
     }
 }
 
@@ -74,61 +82,44 @@ fn tensor_tuple(sm: u32) -> usize {
 }
 
 fn build(name: &str, sm: u32, registers: usize, halves: usize) -> Target {
-    let file = |name: &str, regs: usize, per_reg: usize, spill| FileInfo {
-        name: name.to_owned(),
-        units: regs * per_reg,
-        units_per_reg: per_reg,
-        unit_bytes: 4 / per_reg,
-        spill,
-    };
-    let class = |name: &str, file, width, align| ClassInfo {
-        name: name.to_owned(),
-        file,
-        width,
-        align,
-    };
-    let tuple = tensor_tuple(sm) * halves;
-    let mut target = Target {
-        name: name.to_owned(),
-        sm,
-        files: vec![
-            file("R", registers, halves, SpillPath::Memory),
-            file(
-                "P",
-                File::P.hardware_registers(),
-                1,
-                SpillPath::Via(File::R),
-            ),
-            file(
-                "UR",
-                File::UR.hardware_registers(),
-                1,
-                SpillPath::Via(File::R),
-            ),
-            file(
-                "UP",
-                File::UP.hardware_registers(),
-                1,
-                SpillPath::Via(File::R),
-            ),
-        ],
-        classes: vec![
-            class("r16", File::R, 1, 1),
-            class("r32", File::R, halves, halves),
-            class("r64", File::R, 2 * halves, 2 * halves),
-            class("r96", File::R, 3 * halves, 4 * halves),
-            class("r128", File::R, 4 * halves, 4 * halves),
-            class("r256", File::R, 8 * halves, 8 * halves),
-            class("tensor", File::R, tuple, tuple),
-            class("pred", File::P, 1, 1),
-            class("ur32", File::UR, 1, 1),
-            class("ur64", File::UR, 2, 2),
-            class("upred", File::UP, 1, 1),
-        ],
-        unit_base: Vec::new(),
-        abi: Abi::cuda(halves),
-        frame_limit: FRAME_LIMIT,
-    };
-    target.renumber();
-    target
+    let mut machine = Target::builder(name);
+    let general = FileInfo::new("R", registers).packed(halves);
+    let r = machine.file(general.banks(BANKS).granule(REGISTER_GRANULE));
+    let p = machine.file(FileInfo::new("P", PREDICATES).spills_via(r));
+    let ur = machine.file(FileInfo::new("UR", UNIFORM_REGISTERS).spills_via(r));
+    let up = machine.file(FileInfo::new("UP", PREDICATES).spills_via(r));
+    let tuple = tensor_tuple(sm);
+    machine.class_of_units("r16", r, 1, 1);
+    machine.class("r32", r, 1, 1);
+    machine.class("r64", r, 2, 2);
+    machine.class("r96", r, 3, 4);
+    machine.class("r128", r, 4, 4);
+    machine.class("r256", r, 8, 8);
+    machine.class("tensor", r, tuple, tuple);
+    machine.class("pred", p, 1, 1);
+    machine.class("ur32", ur, 1, 1);
+    machine.class("ur64", ur, 2, 2);
+    machine.class("upred", up, 1, 1);
+    // The convention names registers that a small budget may not have.
+    let general = |n: usize| PReg::new(File::R, n * halves);
+    let exists = |reg: &PReg| usize::from(reg.unit) < registers * halves;
+    machine
+        .arguments((0..8).map(general))
+        .results((0..2).map(general))
+        .preserved((24..32).map(general).filter(exists))
+        .frame_limit(FRAME_LIMIT)
+        .memory(Space::Local, memory(sm))
+        .memory(Space::Shared, memory(sm))
+        .sm(sm);
+    machine
+        .finish()
+        .expect("the presets contradict themselves nowhere")
+}
+
+/// Cycles by cache level (`docs/sources.md#memory-latency`).
+fn memory(sm: u32) -> MemoryInfo {
+    let far = if sm >= 90 { 40.0 } else { 100.0 };
+    MemoryInfo::new(4.0)
+        .beyond(L1_BYTES, 10.0)
+        .beyond(L2_BYTES, far)
 }

@@ -50,7 +50,7 @@ impl Rules<'_> {
             smallest_file: self
                 .target
                 .files()
-                .map(|(_, info)| info.units)
+                .map(|(_, info)| info.capacity)
                 .min()
                 .unwrap_or(0),
         };
@@ -149,6 +149,12 @@ impl Rules<'_> {
             return invalid(
                 place,
                 format!("{vreg} is fixed to {name}, where no {class} starts"),
+            );
+        }
+        if self.target.is_reserved(reg, class.width) {
+            return invalid(
+                place,
+                format!("{vreg} is fixed to {name}, which is reserved"),
             );
         }
         let end = reg.unit as usize + class.width;
@@ -404,7 +410,7 @@ impl Rules<'_> {
         }
         for (file, info) in self.target.files() {
             for (needed, what) in [(&inputs, "what it reads"), (&results, "what it writes")] {
-                if needed[file.index()] > info.units {
+                if needed[file.index()] > info.capacity {
                     return self.out_of_registers(place, None, what, file, needed[file.index()]);
                 }
             }

@@ -68,6 +68,9 @@ fn invalid<T>(place: Place, message: String) -> Result<T, Error> {
 impl Rules<'_> {
     fn shape(&self) -> Result<(), Error> {
         let f = self.function;
+        if let Some(fault) = f.fault() {
+            return invalid(Place::Function, fault.to_owned());
+        }
         if f.block_count() == 0 {
             return invalid(Place::Function, "it has no blocks".to_owned());
         }
@@ -201,9 +204,8 @@ impl Rules<'_> {
         let info = self.target.file(file);
         let needed = units.div_ceil(info.units_per_reg);
         let name = &info.name;
-        let full = Target::preset(self.target.name(), self.target.sm());
-        let most = full.map_or(0, |full| full.budget(file));
-        if needed > most.max(self.target.budget(file)) {
+        let reserved = info.units - info.capacity;
+        if needed > info.registers - reserved / info.units_per_reg {
             let target = self.target.name();
             let message =
                 format!("{what} needs {needed} registers of {name}, more than {target} has");

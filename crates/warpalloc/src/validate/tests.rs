@@ -53,6 +53,39 @@ fn an_empty_function() {
     assert!(complaint(Builder::new("f")).contains("no blocks"));
 }
 
+/// A block of another builder, or none at all, is reported and never a panic.
+#[test]
+fn a_block_that_does_not_exist() {
+    let nowhere = Block::new(7);
+    let complaint_of = |wrong: &dyn Fn(&mut Builder, VReg)| {
+        let (mut b, entry, v) = start(1);
+        wrong(&mut b, v[0]);
+        b.exit(entry, "exit");
+        complaint(b)
+    };
+    let inst = complaint_of(&|b, v| {
+        b.inst(nowhere, "add").use_(v);
+    });
+    assert_eq!(
+        inst,
+        "invalid function: function: block7 does not exist, but `add` is in it"
+    );
+    let param = complaint_of(&|b, v| b.param(nowhere, v));
+    assert!(param.contains("v0 is a parameter of it"), "{param}");
+    let edge = complaint_of(&|b, _| b.edge(nowhere, Block::new(0), &[]));
+    assert!(edge.contains("an edge leads from it to block0"), "{edge}");
+    let frequency = complaint_of(&|b, _| b.frequency(nowhere, 2.0));
+    assert!(frequency.contains("it has a frequency"), "{frequency}");
+}
+
+#[test]
+fn an_exclusion_without_an_operand() {
+    let (mut b, entry, v) = start(1);
+    b.inst(entry, "add").except([reg("R0")]).use_(v[0]);
+    b.exit(entry, "exit");
+    assert!(complaint(b).contains("an exclusion of `add` has no operand before it"));
+}
+
 #[test]
 fn an_empty_block() {
     let (mut b, entry, _) = start(0);

@@ -80,7 +80,9 @@ fn instruction(b: &mut Builder, block: Block, vregs: &[VReg], rng: &mut Rng) {
         1 => {
             b.inst(block, "inc").use_def(x);
         }
-        2 if b.class_of(x) == b.class_of(y) => b.copy(block, x, y),
+        2 if b.class_of(x) == b.class_of(y) => {
+            b.copy(block, x, y);
+        }
         3 | 4 => {
             let store = b.inst(block, "store").use_(x).use_(y);
             store.effect(Effect::Write);

@@ -1,12 +1,15 @@
 //! The dataflow part of the proof: which location holds which value, block by block.
 
 mod edits;
+mod locate;
 mod records;
 
 use super::equations::Equations;
 use super::live::{Lists, Live};
+use super::locate::{DebugLocation, ValueLabel};
 use super::state::{Content, Locations, Meet, Partition, Value, Words, file_bit};
 use super::violation::{Fault, NamedReg, Site, Violation};
+use super::webs::Split;
 use crate::allocation::{Allocation, Point, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
@@ -24,18 +27,36 @@ pub(super) fn check(
     allocation: &Allocation,
     scratch: &mut Scratch,
 ) -> Outcome {
+    run(function, target, allocation, scratch, |flow| flow.prove())
+}
+
+/// Checks them and tells where the values of `labels` are.
+pub(super) fn locate(
+    function: &Function,
+    target: &Target,
+    allocation: &Allocation,
+    scratch: &mut Scratch,
+    split: Option<&Split>,
+    labels: &[ValueLabel],
+) -> Outcome<Vec<DebugLocation>> {
+    run(function, target, allocation, scratch, |flow| {
+        flow.prove()?;
+        flow.locate(split, labels)
+    })
+}
+
+fn run<T>(
+    function: &Function,
+    target: &Target,
+    allocation: &Allocation,
+    scratch: &mut Scratch,
+    work: impl FnOnce(&mut Flow) -> Outcome<T>,
+) -> Outcome<T> {
     let equations = Equations::collect(function, allocation);
     let live = Live::compute(function, allocation, &equations);
-    let scratch_memory = std::mem::take(scratch);
-    let mut flow = Flow::new(
-        function,
-        target,
-        allocation,
-        &live,
-        equations,
-        scratch_memory,
-    );
-    let outcome = flow.prove();
+    let memory = std::mem::take(scratch);
+    let mut flow = Flow::new(function, target, allocation, &live, equations, memory);
+    let outcome = work(&mut flow);
     *scratch = flow.into_scratch();
     outcome
 }

@@ -6,7 +6,7 @@ use super::world::{Trace, World, hash};
 use super::{Limits, Module};
 use crate::allocation::{Allocation, Edit, Point, SlotAddr, Space};
 use crate::function::{Block, Clobbers, Constraint, Convention, Function, Inst, Kind};
-use crate::target::{PReg, SpillPath, Target};
+use crate::target::{MovePath, PReg, SpillPath, Target};
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -333,10 +333,16 @@ impl Machine<'_> {
         self.recent.push_back((point, edit.clone()));
         match *edit {
             Edit::Move { to, from, width } => {
+                if matches!(self.file(to)?.moves, MovePath::Via(_)) {
+                    return Err(self.malformed("a copy within a file that has none"));
+                }
                 let units = self.units(from, width as usize);
                 self.set_units(to, &units);
             }
             Edit::Swap { a, b, width } => {
+                if self.file(a)?.moves != MovePath::Swap {
+                    return Err(self.malformed("an exchange within a file that has none"));
+                }
                 let from_a = self.units(a, width as usize);
                 let from_b = self.units(b, width as usize);
                 self.set_units(a, &from_b);

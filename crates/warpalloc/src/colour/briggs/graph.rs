@@ -191,7 +191,7 @@ impl<'a> Graph<'a> {
                     degree: 0,
                     cost: body.members.iter().map(|m| costs[m.value]).sum(),
                     roomy: {
-                        let units = target.file(body.file).units as f32;
+                        let units = target.file(body.file).capacity as f32;
                         let peaks = body.members.iter().map(|m| interference.peak(m.value));
                         peaks.max().unwrap_or(0) as f32 <= limits.pressure * units
                     },

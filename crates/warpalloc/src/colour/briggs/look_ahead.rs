@@ -122,7 +122,7 @@ impl<'a> LookAhead<'a> {
     fn weigh(&mut self) {
         let share = |(lived, freed): (u32, u32)| (freed as f32).max(LEAST_RELIEF) / lived as f32;
         for (file, info) in self.target.files() {
-            let limit = info.units as i32;
+            let limit = info.capacity as i32;
             let over = Counted::new(self.pressure.of(file), |at| at > limit);
             for value in self.program.values.keys() {
                 if self.target.class(self.class(value)).file != file
@@ -171,7 +171,7 @@ impl<'a> LookAhead<'a> {
     }
 
     fn limit(&self, file: File) -> i32 {
-        self.target.file(file).units as i32
+        self.target.file(file).capacity as i32
     }
 
     /// Takes `value` one step away from its register.

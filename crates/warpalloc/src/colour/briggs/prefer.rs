@@ -12,11 +12,13 @@
 //!
 //! In a function that is called, a callee-saved register not yet in use costs a save and a
 //! restore, so it is taken only where no other is free.
+//!
+//! Where the target has an order of preference, that order decides instead of height.
 
 use crate::coalesce::{Member, Move, MoveId};
 use crate::function::Convention;
 use crate::interference::Interference;
-use crate::ir::{BANKS, Program, ReadWith, Value, read_together};
+use crate::ir::{Program, ReadWith, Value, read_together};
 use crate::target::{File, Target, UnitSet};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
@@ -34,16 +36,16 @@ pub struct Preferences<'a> {
     /// colouring gets by with fewer.
     used: Vec<usize>,
     files: SecondaryMap<Value, u8>,
-    units_per_reg: usize,
-    /// Preserved registers of the general file that are still untouched.
-    preserved: UnitSet<8>,
+    target: &'a Target,
+    /// Preserved registers of each file that are still untouched.
+    preserved: Vec<UnitSet<8>>,
 }
 
 impl<'a> Preferences<'a> {
     /// What `moves`, the program's instructions and its convention prefer.
     pub fn new(
         program: &Program,
-        target: &Target,
+        target: &'a Target,
         interference: &Interference,
         moves: &'a PrimaryMap<MoveId, Move>,
     ) -> Preferences<'a> {
@@ -60,8 +62,13 @@ impl<'a> Preferences<'a> {
             used[file] = used[file].max(interference.peak(value) as usize);
         }
         let preserved = match program.function.convention() {
-            Convention::Kernel => UnitSet::EMPTY,
-            Convention::Device => UnitSet::of_file(target, File::R, &target.preserved()),
+            Convention::Kernel => Vec::new(),
+            Convention::Device => {
+                let preserved = target.preserved();
+                let files = target.files();
+                let of_file = |(file, _)| UnitSet::of_file(target, file, &preserved);
+                files.map(of_file).collect()
+            }
         };
         Preferences {
             moves,
@@ -69,7 +76,7 @@ impl<'a> Preferences<'a> {
             read_with: read_together(program, target),
             used,
             files,
-            units_per_reg: target.file(File::R).units_per_reg,
+            target,
             preserved,
         }
     }
@@ -86,15 +93,20 @@ impl<'a> Preferences<'a> {
         let span = members.iter().map(|m| (m.offset + m.width) as usize);
         let width = span.max()?;
         let mut free = *free;
-        if file == File::R && !self.preserved.is_empty() {
+        let preserved = self.preserved.get(file.index());
+        if let Some(preserved) = preserved.filter(|set| !set.is_empty()) {
             let mut unpreserved = free;
-            unpreserved.subtract(&self.preserved.blocked_starts(width));
+            unpreserved.subtract(&preserved.blocked_starts(width));
             if !unpreserved.is_empty() {
                 free = unpreserved;
             }
         }
-        let lowest = free.lowest()?;
-        let end = self.used[file.index()].max(lowest + width);
+        let info = self.target.file(file);
+        let best = info.best_start(&free)?;
+        let end = match info.has_order() {
+            true => info.units,
+            false => self.used[file.index()].max(best + width),
+        };
         let is_as_good = |start: usize| free.contains(start) && start + width <= end;
         let wishes = self.wishes(members, units);
         let wish = wishes
@@ -103,6 +115,7 @@ impl<'a> Preferences<'a> {
             .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
         match wish {
             Some((start, _)) => Some(start),
+            None if info.has_order() => Some(best),
             None => {
                 let choices = free.iter().take(BANK_CHOICES).filter(|&s| is_as_good(s));
                 choices.min_by_key(|&start| (self.bank_conflicts(members, start, units), start))
@@ -140,7 +153,8 @@ impl<'a> Preferences<'a> {
 
     /// How many values read together with the members would be in their bank.
     fn bank_conflicts(&self, members: &[Member], start: usize, units: &[u16]) -> usize {
-        let bank = |unit: usize| unit / self.units_per_reg % BANKS;
+        let main = self.target.file(File::MAIN);
+        let bank = |unit: usize| unit / main.units_per_reg % main.banks;
         let conflicts = |m: &Member| {
             let own = bank(start + m.offset as usize);
             let others = self.read_with[m.value].iter();
@@ -157,8 +171,8 @@ impl<'a> Preferences<'a> {
             let low = start + m.offset as usize;
             let high = low + m.width as usize;
             self.used[file] = self.used[file].max(high);
-            if file == File::R.index() {
-                self.preserved.remove_range(low as i32, high as i32);
+            if let Some(preserved) = self.preserved.get_mut(file) {
+                preserved.remove_range(low as i32, high as i32);
             }
         }
     }

@@ -17,7 +17,7 @@ use super::histogram::{Histogram, choose};
 use super::reg_matrix::RegMatrix;
 use crate::colour::Colours;
 use crate::function::Convention;
-use crate::ir::{BANKS, LiveRanges, Program, ReadWith, Value, overlap};
+use crate::ir::{LiveRanges, Program, ReadWith, Value, overlap};
 use crate::options::Knobs;
 use crate::target::{File, PReg, Target, UnitSet};
 use cranelift_entity::SecondaryMap;
@@ -62,6 +62,8 @@ pub struct Assign<'a, const W: usize> {
     /// Starts at which a copy of a placed value vanishes, with the other value and a weight.
     claims: Vec<SmallVec<[(Value, u32); 2]>>,
     claimed: UnitSet<W>,
+    /// Units that nothing may have.
+    closed: UnitSet<W>,
     /// Units of fixed places that others should leave alone.
     reserved: UnitSet<W>,
     /// Clusters that found no start, none of which is joined from others.
@@ -83,6 +85,7 @@ impl<'a, const W: usize> Assign<'a, W> {
             secondary: secondary(&scene, file),
             claims: vec![SmallVec::new(); window],
             claimed: UnitSet::EMPTY,
+            closed: scene.target.file(file).reserved_units().widened(),
             reserved: reserved(&scene, file),
             failed: Vec::new(),
             used: 0,
@@ -177,7 +180,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         let width = info.width as usize;
         let mut blocked = UnitSet::EMPTY;
         for member in info.members.iter().filter(|m| !m.silent) {
-            let mut held = UnitSet::EMPTY;
+            let mut held = self.closed;
             for &segment in ranges.of(member.value) {
                 self.occupancy.gather(segment, &mut held);
             }
@@ -250,6 +253,10 @@ impl<'a, const W: usize> Assign<'a, W> {
         colours: &Colours,
     ) -> Option<usize> {
         let is_free_of_cost = self.secondary.is_clear() && self.scene.read_with.is_none();
+        let file = self.scene.target.file(self.file);
+        if file.has_order() {
+            return file.best_start(free);
+        }
         if self.claimed.is_empty() && is_free_of_cost {
             return free.lowest();
         }
@@ -296,8 +303,9 @@ impl<'a, const W: usize> Assign<'a, W> {
         colours: &Colours,
     ) -> Histogram<W> {
         let mut costs = self.secondary.clone();
-        let per_register = self.scene.target.file(self.file).units_per_reg;
-        let bank = |unit: usize| unit / per_register % BANKS;
+        let info_of_file = self.scene.target.file(self.file);
+        let (per_register, banks) = (info_of_file.units_per_reg, info_of_file.banks);
+        let bank = |unit: usize| unit / per_register % banks;
         let starts = 64 * W;
         for member in &info.members {
             for &other in &read_with[member.value] {

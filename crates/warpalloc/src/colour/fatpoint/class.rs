@@ -37,9 +37,9 @@ impl RegClass {
         let info = target.class(class);
         let registers = info.width / target.file(info.file).units_per_reg;
         match info.file {
-            File::R if class == Class::TENSOR || registers > 4 => RegClass::Tensor,
-            File::R if class == Class::R16 => RegClass::RAlt,
-            File::R => RegClass::R,
+            File::MAIN if registers > 4 => RegClass::Tensor,
+            File::MAIN if info.width < target.file(info.file).units_per_reg => RegClass::RAlt,
+            File::MAIN => RegClass::R,
             File::UR if registers > 1 => RegClass::UrExt,
             File::UR => RegClass::Ur,
             _ => RegClass::P,

@@ -119,7 +119,7 @@ fn of_link(link: &Link, index: u32, ranges: &LiveRanges) -> ClusterInfo {
     let file = link
         .members
         .first()
-        .map_or(File::R, |&(v, _)| ranges.size(v).file);
+        .map_or(File::MAIN, |&(v, _)| ranges.size(v).file);
     ClusterInfo {
         members: members.collect(),
         fixed: link.fixed,

@@ -119,11 +119,20 @@ pub fn each<const W: usize>(
         let align = info.align as usize;
         visit(Constraint::Paired { align });
     }
+    let file = target.file(info.file);
+    let has_reserved = file.capacity != file.units;
     for member in &info.members {
         let (offset, width) = (
             member.offset as usize,
             ranges.size(member.value).width as usize,
         );
+        if has_reserved {
+            visit(Constraint::ExcludeOne {
+                offset,
+                width,
+                units: file.reserved_units().widened(),
+            });
+        }
         if let Some(forbidden) = &program.values[member.value].forbidden {
             let units = UnitSet::of_file(target, info.file, forbidden);
             visit(Constraint::ExcludeOne {

@@ -115,9 +115,10 @@ fn guide(problem: &Problem, ranges: &LiveRanges, costs: &Costs, aim: (File, usiz
 /// Units of `file` that guidance aims at: one fewer with each failure, within limits.
 fn aim(problem: &Problem, file: File, failures: usize) -> usize {
     let knobs = &problem.options.knobs;
-    let units = problem.target.file(file).units;
+    let info = problem.target.file(file);
+    let units = info.capacity;
     let limit = match knobs.budget_limit_secondary {
-        0 => BudgetModel::new(knobs, 0, 0).deepest(units, file.hardware_registers()),
+        0 => BudgetModel::new(knobs, 0, 0).deepest(units, info.registers),
         limit => (limit as usize).min(units / 2),
     };
     units - failures.min(limit)
@@ -135,7 +136,7 @@ fn demand_is_too_high(problem: &Problem, ranges: &LiveRanges, placed: &Placed) -
             demand.demanded += info.width as usize;
             demand.pair_penalty += info.align as usize - 1;
         }
-        let units = problem.target.file(file).units;
+        let units = problem.target.file(file).capacity;
         demand.demanded > 0 && model.needs_spill(demand, units, units)
     };
     problem.target.files().any(|(file, _)| over(file))

@@ -148,7 +148,7 @@ fn costs(problem: &Problem) -> Costs {
         options,
         ..
     } = problem;
-    let space = spill_space(program.function, options).unwrap_or_default();
+    let space = spill_space(program.function, problem.target, options).unwrap_or_default();
     let mut costs = cost::costs(program, facts, &options.knobs, space);
     RematLists::find(program, target, &options.knobs).apply(&mut costs);
     costs

@@ -554,7 +554,7 @@ fn invariants_are_hoisted_by_policy_and_counted() {
     let f = b.finish();
     let cycles = ["never", "inner", "always"].map(|policy| {
         let allocation = proved(&f, &hardware(16), &with_policy(policy));
-        let cycles = AddedCycles::of(&f).net(&allocation);
+        let cycles = AddedCycles::of(&f, &hardware(16)).net(&allocation);
         (allocation.stats.hoisted, cycles)
     });
     assert_eq!(cycles.map(|(hoisted, _)| hoisted), [0, 1, 2]);
@@ -587,8 +587,8 @@ fn hoisting_that_costs_more_than_it_saves_is_undone() {
             continue;
         }
         let (least, cycles) = (
-            AddedCycles::of(&f).net(&plain),
-            AddedCycles::of(&f).net(&hoisted),
+            AddedCycles::of(&f, &target).net(&plain),
+            AddedCycles::of(&f, &target).net(&hoisted),
         );
         assert!(cycles <= least, "{seed}: {cycles} > {least}");
         match hoisted.stats.hoisted {

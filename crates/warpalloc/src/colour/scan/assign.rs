@@ -45,7 +45,7 @@ pub(super) fn assign<const W: usize>(
     stores: &Stores,
 ) -> Result<Assigned, usize> {
     let blocks = code.block_count();
-    let unknown = PReg::new(File::R, 0);
+    let unknown = PReg::new(File::MAIN, 0);
     let mut assigner = Assigner::<W> {
         code,
         plan,
@@ -629,6 +629,10 @@ impl<const W: usize> Assigner<'_, W> {
             return Some(unit);
         }
         let starts = self.starts(shape);
+        let file = self.code.target.file(File::new(shape.file));
+        if file.has_order() {
+            return file.best_start(&starts);
+        }
         if shape.width == 1 && !self.has_wide[shape.file] {
             let unclaimed = starts.without(&self.claimed[shape.file]);
             let until = &self.claimed_until[shape.file];

@@ -21,7 +21,7 @@ use std::ops::Range;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// How many register files a target has at most.
-pub(super) const FILES: usize = 4;
+pub(super) const FILES: usize = crate::target::MAX_FILES;
 
 /// What kind of register the values of a class need.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +183,7 @@ impl<'a> Code<'a> {
             param_starts: vec![0],
             units,
             pins: Vec::new(),
-            pinned_units: RegSet::new(target),
+            pinned_units: target.reserved().clone(),
             program,
         }
     }
@@ -360,7 +360,7 @@ impl<'a> Code<'a> {
         pin.filter(|&pin| pin != NOWHERE).map(usize::from)
     }
 
-    /// Units that belong to pinned values.
+    /// Units that belong to pinned values, and reserved ones.
     pub fn pinned_units(&self) -> &RegSet {
         &self.pinned_units
     }

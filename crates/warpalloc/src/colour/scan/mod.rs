@@ -117,7 +117,7 @@ fn attempt(
     };
     let mut stores = match &plan {
         Some(plan) => Stores::place(code, plan, space),
-        None => Stores::none(space),
+        None => Stores::none(code.target, space),
     };
     let widest = (0..code::FILES).map(|file| code.units(file)).max();
     let mut assigned = match widest.unwrap_or(0) {

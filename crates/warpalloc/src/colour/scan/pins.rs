@@ -44,6 +44,12 @@ pub(super) fn assign_pins(code: &Code) -> Option<Vec<u16>> {
         let shape = code.shape(value.as_u32());
         let hull = hulls[value.index()];
         let mut closed = contested(code, shape.file, hull);
+        let reserved = code.target.reserved();
+        closed.add(&UnitSet::of_file(
+            code.target,
+            File::new(shape.file),
+            reserved,
+        ));
         for &other in &pinned[..at] {
             let other_shape = code.shape(other.as_u32());
             let (start, end) = hulls[other.index()];

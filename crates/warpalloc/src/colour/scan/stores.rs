@@ -12,7 +12,7 @@ use crate::allocation::{SlotAddr, Space};
 use crate::frame::layout::FrameLayout;
 use crate::function::Block;
 use crate::ir::Value;
-use crate::target::Class;
+use crate::target::{Class, Target};
 use cranelift_entity::EntityRef;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -34,12 +34,12 @@ pub(super) struct Stores {
 
 impl Stores {
     /// Nothing is spilled.
-    pub fn none(space: Space) -> Stores {
+    pub fn none(target: &Target, space: Space) -> Stores {
         Stores {
             at_definition: Vec::new(),
             slot: Vec::new(),
             places: Vec::new(),
-            frame: FrameLayout::new(space),
+            frame: FrameLayout::new(space, target),
             shadows: BTreeMap::new(),
             spilled: 0,
             recomputed: 0,
@@ -47,7 +47,7 @@ impl Stores {
     }
 
     pub fn place(code: &Code, plan: &Plan, space: Space) -> Stores {
-        let mut stores = Stores::none(space);
+        let mut stores = Stores::none(code.target, space);
         let count = code.value_count();
         let mut in_memory = vec![false; count];
         let mut at_evictions = vec![0.0f64; count];

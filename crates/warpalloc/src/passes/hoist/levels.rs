@@ -8,7 +8,6 @@ use super::SCARCE_UNITS;
 use crate::analysis::Bits;
 use crate::function::{Block, Role};
 use crate::ir::{Facts, Op, Program, Value, ValueInfo};
-use crate::target::REGISTER_GRANULE;
 use crate::target::{File, Target};
 use cranelift_entity::EntityRef;
 use std::ops::Range;
@@ -31,8 +30,8 @@ struct Level {
 }
 
 impl Levels {
-    /// Counts the live units of each file at each position. The ceiling of the general file
-    /// is its peak, rounded up to the granule of allocation; of other files it is their size.
+    /// Counts the live units of each file at each position. The ceiling of a file that is
+    /// handed out in granules is its peak, rounded up to one; of others it is their size.
     pub(super) fn of(program: &Program, target: &Target, facts: &Facts) -> Levels {
         let mut sweep = Sweep::new(program, target);
         let mut after: &[Bits] = &[];
@@ -47,11 +46,11 @@ impl Levels {
         let mut levels = sweep.levels;
         for level in &mut levels.files {
             let info = target.file(level.file);
-            let step = REGISTER_GRANULE * info.units_per_reg;
+            let step = info.granule * info.units_per_reg;
             let peak = highest(&level.units) as usize;
-            level.ceiling = match level.file {
-                File::R => peak.next_multiple_of(step).min(info.units) as i32,
-                _ => info.units as i32,
+            level.ceiling = match step {
+                0 => info.capacity as i32,
+                _ => peak.next_multiple_of(step).min(info.capacity) as i32,
             };
         }
         levels
@@ -140,7 +139,8 @@ impl Sweep {
             used[target.class(value.class).file.index()] = true;
         }
         let files = target.files();
-        let files = files.filter(|(file, info)| used[file.index()] && info.units >= SCARCE_UNITS);
+        let files =
+            files.filter(|(file, info)| used[file.index()] && info.capacity >= SCARCE_UNITS);
         let files = files.map(|(file, _)| Level {
             file,
             units: vec![0; positions as usize],

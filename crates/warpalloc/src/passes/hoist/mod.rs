@@ -8,7 +8,7 @@
 //!
 //! The cost is a register throughout the loop. So an invariant stays where it is if
 //! somewhere in the loop pressure would exceed the peak of the function, rounded up to the
-//! next [granule](crate::target::REGISTER_GRANULE): beyond, a warp takes more registers and
+//! next [granule](crate::target::FileInfo::granule): beyond, a warp takes more registers and
 //! fewer warps fit, and beyond the budget a value would be spilled. An input whose last
 //! reader leaves the loop makes room. The most expensive invariants per register go first,
 //! each as soon as its inputs have gone. Predicates stay: seven are too few to keep one

@@ -232,7 +232,7 @@ impl<'a> Nest<'a> {
 fn candidates(program: &Program, target: &Target, blocks: &[Block]) -> Vec<Candidate> {
     let is_scarce = |value: &Value| {
         let class = target.class(program.values[*value].class);
-        target.file(class.file).units < SCARCE_UNITS
+        target.file(class.file).capacity < SCARCE_UNITS
     };
     let mut candidates = Vec::new();
     for &block in blocks {

@@ -84,11 +84,11 @@ impl<'a> Choice<'a, '_> {
             let accesses: SmallVec<[(Value, Role); 8]> = program.accesses(point).collect();
             for (file, info) in self.target.files() {
                 let spare = match file {
-                    File::R => SPARE_REGISTERS * info.units_per_reg,
+                    File::MAIN => SPARE_REGISTERS * info.units_per_reg,
                     _ => 0,
                 };
-                let room = info.units.saturating_sub(spare) as i64;
-                self.relieve(&accesses, file, info.units as i64, room);
+                let room = info.capacity.saturating_sub(spare) as i64;
+                self.relieve(&accesses, file, info.capacity as i64, room);
             }
             self.live.step_back_over(accesses.iter().copied());
         }

@@ -42,7 +42,7 @@ pub fn schedule(function: &Function, target: &Target, liveness: &Liveness) -> Op
     let pressure = Pressure::compute(function, target, liveness);
     let is_crowded = |block: &Block| {
         let mut files = target.files();
-        files.any(|(file, info)| pressure.block_max(*block, file) > info.units)
+        files.any(|(file, info)| pressure.block_max(*block, file) > info.capacity)
     };
     let mut scheduler = Scheduler {
         function,

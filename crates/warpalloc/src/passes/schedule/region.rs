@@ -95,7 +95,7 @@ impl Region {
             nodes: PrimaryMap::new(),
             versions: PrimaryMap::new(),
             start: SmallVec::from_elem(0, target.files().len()),
-            budget: target.files().map(|(_, f)| f.units as i32).collect(),
+            budget: target.files().map(|(_, f)| f.capacity as i32).collect(),
         };
         let mut build = Build {
             function,

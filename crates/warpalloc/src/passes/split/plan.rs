@@ -46,7 +46,7 @@ impl Crowds {
             let positions = ranges.of_block(program, block);
             for (file, info) in target.files() {
                 let mut units = pressure[file.index()][positions.clone()].iter();
-                if units.all(|&at| at <= info.units as i32) {
+                if units.all(|&at| at <= info.capacity as i32) {
                     continue;
                 }
                 crowds.total[file.index()] += 1;
@@ -104,7 +104,7 @@ impl Plan {
         policy: SplitPolicy,
         crowds: &Crowds,
     ) -> Plan {
-        let budget = target.budget(File::R).max(1);
+        let budget = target.budget(File::MAIN).max(1);
         let everywhere = program.values.len() > policy.aggressive * budget;
         let usage = Usage::count(program, facts);
         let length = |value: Value| ranges.length(value) as usize;

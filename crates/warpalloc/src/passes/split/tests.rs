@@ -280,7 +280,7 @@ fn straight_code_needs_less_memory_traffic_when_split() {
             };
             let function = generate::function(&shape, &target, &mut Rng::new(seed));
             let allocation = allocate(&function, &target, &options).unwrap();
-            AddedCycles::of(&function).inserted(&allocation)
+            AddedCycles::of(&function, &target).inserted(&allocation)
         };
         (0..10).map(of).sum::<f64>()
     };

@@ -1,6 +1,6 @@
 //! Walks every path and reports hazards that nothing covers.
 
-use super::class::{Class, Order};
+use super::class::{Class, Order, Trust};
 use super::latency::{Latencies, Slot};
 use super::state::{Pending, Recent, State};
 use crate::cfg::Cfg;
@@ -65,13 +65,19 @@ pub fn check(code: &Code, cfg: &Cfg) -> Vec<Hazard> {
 const MARGIN: u8 = 2;
 
 /// The same, where instructions that `is_new` did not come from ptxas: these keep a margin from
-/// producers of fixed latency and from readers.
+/// producers of fixed latency and from readers. Where there are any, the order of the memory
+/// queue is not relied on: on an H200, code with new stores between ptxas's loads overwrote
+/// addresses before they had been read.
 pub(crate) fn check_new(code: &Code, cfg: &Cfg, is_new: &[bool]) -> Vec<Hazard> {
+    let trust = match is_new.is_empty() {
+        true => Trust::Queue,
+        false => Trust::Group,
+    };
     let is_new = |at: usize| is_new.get(at).copied().unwrap_or(false);
     let latencies = Latencies::of(code.sm());
     let mut found = Vec::new();
-    walk(code, cfg, |at, state, inst| {
-        find(code, state, at, inst, &mut found);
+    walk(code, cfg, trust, |at, state, inst| {
+        find(code, state, (at, inst), trust, &mut found);
         fixed(code, state, inst, &mut |recent, slot, distance| {
             let producer = Class::of(&code.insts()[recent.inst]);
             let mut least = latencies.least(producer, Class::of(inst), slot);
@@ -109,7 +115,7 @@ impl Busy {
 /// How busy scoreboards are at each instruction: by the slowest that is in flight.
 pub(crate) fn busy(code: &Code, cfg: &Cfg) -> Vec<Busy> {
     let mut all = vec![Busy::default(); code.insts().len()];
-    walk(code, cfg, |at, state, _| {
+    walk(code, cfg, Trust::Queue, |at, state, _| {
         for pending in &state.pending {
             let slow = match (pending.writes, pending.order) {
                 (false, _) => 1,
@@ -163,7 +169,7 @@ fn overtaken(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec
 
 /// Notes the least distances from producers of fixed latency to their readers.
 pub fn distances(code: &Code, cfg: &Cfg, latencies: &mut Latencies) {
-    walk(code, cfg, |_, state, inst| {
+    walk(code, cfg, Trust::Queue, |_, state, inst| {
         fixed(code, state, inst, &mut |recent, slot, distance| {
             let producer = Class::of(&code.insts()[recent.inst]);
             latencies.note(producer, Class::of(inst), slot, distance);
@@ -173,7 +179,7 @@ pub fn distances(code: &Code, cfg: &Cfg, latencies: &mut Latencies) {
 
 /// Finds the state before each block, then visits each reachable instruction with the state
 /// before it, waits included.
-fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
+fn walk(code: &Code, cfg: &Cfg, trust: Trust, mut visit: impl FnMut(usize, &State, &Inst)) {
     let blocks = cfg.blocks();
     let mut before: Vec<Option<State>> = vec![None; blocks.len()];
     let mut work: Vec<usize> = cfg.entries().to_vec();
@@ -185,7 +191,7 @@ fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
             continue;
         };
         for at in blocks[number].insts.clone() {
-            issue(&mut state, at, &code.insts()[at]);
+            issue(&mut state, at, &code.insts()[at], trust);
         }
         for &succ in &blocks[number].succs {
             let changed = match &mut before[succ] {
@@ -206,7 +212,7 @@ fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
             let inst = &code.insts()[at];
             wait(&mut state, at, inst);
             visit(at, &state, inst);
-            issue(&mut state, at, inst);
+            issue(&mut state, at, inst, trust);
         }
     }
 }
@@ -238,10 +244,10 @@ fn wait(state: &mut State, at: usize, inst: &Inst) {
 }
 
 /// The effect of one instruction on what is in flight.
-fn issue(state: &mut State, at: usize, inst: &Inst) {
+fn issue(state: &mut State, at: usize, inst: &Inst, trust: Trust) {
     let control = inst.control();
     wait(state, at, inst);
-    if inst.mnemonic() == "BAR" {
+    if inst.mnemonic() == "BAR" && trust == Trust::Queue {
         state
             .pending
             .retain(|pending| pending.writes || !pending.order.is_queued());
@@ -284,7 +290,7 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
                 if order.writes_after(earlier.order) {
                     more |= written;
                 }
-                if !earlier.writes && order.reads_after(earlier.order) {
+                if !earlier.writes && order.reads_after(earlier.order, trust) {
                     more |= written | read;
                 }
                 earlier.fresh |= fresh(more & !earlier.scoreboards);
@@ -325,7 +331,13 @@ fn sources(inst: &Inst) -> RegSet {
 }
 
 /// Hazards with instructions of variable latency.
-fn find(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Hazard>) {
+fn find(
+    code: &Code,
+    state: &State,
+    (at, inst): (usize, &Inst),
+    trust: Trust,
+    found: &mut Vec<Hazard>,
+) {
     let (uses, defs) = (inst.uses(), inst.defs());
     let order = match inst.latency() {
         Latency::Variable => Order::of(inst),
@@ -337,7 +349,9 @@ fn find(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Haza
             true if defs.contains(pending.reg) && !order.writes_after(pending.order) => {
                 HazardKind::WriteAfterWrite
             }
-            false if defs.contains(pending.reg) && !order.overwrites_after(pending.order) => {
+            false
+                if defs.contains(pending.reg) && !order.overwrites_after(pending.order, trust) =>
+            {
                 HazardKind::WriteAfterRead
             }
             _ => continue,

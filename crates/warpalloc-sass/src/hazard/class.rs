@@ -124,6 +124,16 @@ pub(super) enum Order {
     Free,
 }
 
+/// How far the order of the memory queue is relied on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Trust {
+    /// As far as ptxas does.
+    Queue,
+    /// Not beyond what one group of instructions does among itself. Where ptxas leaves out a wait
+    /// because of the queue, more than the order of issue may stand behind it.
+    Group,
+}
+
 impl Order {
     pub fn of(inst: &Inst) -> Self {
         match (inst.pipe(), inst.mnemonic()) {
@@ -158,8 +168,9 @@ impl Order {
     }
 
     /// Whether what the earlier one reads has been read when this one has read.
-    pub fn reads_after(self, earlier: Self) -> bool {
+    pub fn reads_after(self, earlier: Self, trust: Trust) -> bool {
         let by_this = match self {
+            _ if trust == Trust::Group => false,
             Self::Store => earlier.is_queued(),
             Self::SharedLoad => matches!(earlier, Self::SharedLoad | Self::Store),
             Self::Load | Self::Memory => earlier == self,
@@ -169,8 +180,9 @@ impl Order {
     }
 
     /// Whether this one may overwrite what the earlier one reads without a wait.
-    pub fn overwrites_after(self, earlier: Self) -> bool {
+    pub fn overwrites_after(self, earlier: Self, trust: Trust) -> bool {
         let by_this = match self {
+            _ if trust == Trust::Group => false,
             Self::SharedLoad => matches!(earlier, Self::SharedLoad | Self::Store),
             Self::Load => earlier == Self::Load,
             _ => false,

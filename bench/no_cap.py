@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from provenance import commit, output, version
+
 ENTRY = re.compile(r"\.entry\s+([\w$.%]+)")
 MADE = re.compile(r"entry function '([^']+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S)
 Made = collections.namedtuple("Made", "registers spills")
@@ -112,12 +114,16 @@ def main():
                 allocated = sum(why is None for *_, why in own)
                 over = sum(a > 8 for a in above)
                 print(f"| {group} | {strategy} | {len(own)} | {allocated} | {ratio:.3f} | {max(above, default=0)} | {over} | {before} | {after} | {len(spilt)} |")
+                left = collections.defaultdict(list)
                 for name, _, original, ours, why in own:
                     if why is not None:
-                        notes.append(f"- {name}, `{strategy}`: left as it is: {why}")
+                        left[why.removeprefix("left as it is: ")].append(name)
                     if ours.registers > original.registers + 8 or ours.spills > original.spills:
                         notes.append(f"- {name}, `{strategy}`: {original.registers} registers and {original.spills} bytes become "
                                      f"{ours.registers} and {ours.spills}")
+                for why, names in left.items():
+                    which = f"{len(names)} kernels" if len(names) > 3 else ", ".join(names)
+                    notes.append(f"- {group}, `{strategy}`: left as they are: {which}: {why}")
     if notes:
         print("\n" + "\n".join(notes))
     sys.exit(worse > 0)
@@ -130,19 +136,6 @@ def options(args):
         yield f"--having {args.having}"
     if args.count is not None:
         yield f"--count {args.count} --seed {args.seed}"
-
-
-def version(tool):
-    """The last line of what a tool says of itself."""
-    return output(tool, "--version").strip().splitlines()[-1]
-
-
-def commit():
-    return output("git", "describe", "--always", "--dirty").strip()
-
-
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 main()

@@ -12,6 +12,8 @@ import os
 import re
 import subprocess
 
+from provenance import commit, output, version
+
 LEGEND = """- *Peak*: pressure in PTX order, a lower bound for any allocator that keeps the order and spills nothing.
 - *Floor*: the same bound, counting registers that calls clobber and predicates beyond the seventh, which take one general
   register each.
@@ -65,19 +67,6 @@ def rows(args, path, over):
     for name, peak in peaks.items():
         cells = [used[name, strategy] for strategy in over]
         print(f"| {os.path.basename(path)[:-4]} {name} | {peak} | {floors[name]} | {' | '.join(cells)} | {theirs.get(name, '–')} |")
-
-
-def version(tool):
-    """The last line of what a tool says of itself."""
-    return output(tool, "--version").strip().splitlines()[-1]
-
-
-def commit():
-    return output("git", "describe", "--always", "--dirty").strip()
-
-
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 main()

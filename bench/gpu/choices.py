@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""How good the choices of `--regalloc=best` are: its time over that of ptxas, and over the best of all rows.
+"""How good the choices of `--regalloc=best` are: their times over those of ptxas, and over the best of all rows.
 
     warpalloc-gpu --fmad --spilling --spaces shared --pragma enable_smem_spilling \\
-        --strategies best,briggs,briggs:-16,briggs:4,scan,scan:-16,fatpoint,fatpoint:-16 --json RESULTS.json ...
+        --ptxas-flags level10=-regUsageLevel=10 --ptxas-flags level0=-regUsageLevel=0 \\
+        --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
+        --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... > bench/results/choices-h200.md
 """
 import json
@@ -14,6 +16,9 @@ def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
 
 
+CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid"]
+
+
 def pairs(rows):
     """For each kernel and cap where ptxas spills: ratio to ptxas by row title."""
     found = {}
@@ -22,8 +27,27 @@ def pairs(rows):
         if not row.get("time_ratio") or not resources.get("spill_stores"):
             continue
         key = (row["source"], row["kernel"], row["cap"])
-        found.setdefault(key, {"ptxas": 1.0})[f"{row['strategy']} {row['space']}"] = row["time_ratio"]
-    return {key: ratios for key, ratios in found.items() if "best chosen" in ratios}
+        title = row["strategy"] if row["strategy"] in CHOICES else f"{row['strategy']} {row['space']}"
+        found.setdefault(key, {"ptxas": 1.0})[title] = row["time_ratio"]
+    return found
+
+
+def best(ratios, titles):
+    return min(ratio for title, ratio in ratios.items() if titles(title))
+
+
+def of_ptxas(title):
+    return title.startswith("ptxas")
+
+
+def candidates(choice):
+    """What a choice could have taken: text only, or machine code too. A choice is one of its own rows' candidates."""
+    is_cubin = "cubin" in choice
+    return lambda title: title == choice or title not in CHOICES and (is_cubin or not title.startswith("cubin"))
+
+
+def cell(ratios):
+    return f"{mean(ratios):.3f} ({max(ratios):.2f})" if ratios else "–"
 
 
 def report(data):
@@ -32,24 +56,26 @@ def report(data):
     print("Setup: " + ", ".join(f"{key} {value}" for key, value in setup.items()) + ".\n")
     counts = data["summary"]
     print("Rows: " + ", ".join(f"{key} {counts[key]}" for key in ("rows", "equal", "different", "failed")) + ".\n")
-    chosen = [ratios["best chosen"] for ratios in found.values()]
-    best = [min(ratios.values()) for ratios in found.values()]
-    pragma = [min(1.0, ratios.get("ptxas enable_smem_spilling", 1.0)) for ratios in found.values()]
-    print("| over pairs of kernel and cap where ptxas spills | geometric mean | worst |\n|---|---|---|")
-    print(f"| pairs | {len(found)} | |")
-    print(f"| choice / ptxas | {mean(chosen):.3f} | {max(chosen):.2f} |")
-    against = [c / p for c, p in zip(chosen, pragma)]
-    print(f"| choice / the better of ptxas and ptxas with the pragma | {mean(against):.3f} | {max(against):.2f} |")
-    print(f"| best candidate / ptxas | {mean(best):.3f} | {max(best):.2f} |")
-    far = [c / b for c, b in zip(chosen, best)]
-    print(f"| choice / best candidate | {mean(far):.3f} | {max(far):.2f} |")
-    for title in sorted({title for ratios in found.values() for title in ratios} - {"ptxas", "best chosen"}):
+    print("Geometric mean (worst) over pairs of kernel and cap where ptxas spills.\n")
+    print("| choice | pairs | over ptxas | over the best of ptxas's own rows | over the best candidate |\n|---|---|---|---|---|")
+    for choice in CHOICES:
+        here = [ratios for ratios in found.values() if choice in ratios]
+        if not here:
+            continue
+        chosen = [ratios[choice] for ratios in here]
+        own = [ratios[choice] / best(ratios, of_ptxas) for ratios in here]
+        far = [ratios[choice] / best(ratios, candidates(choice)) for ratios in here]
+        print(f"| {choice} | {len(here)} | {cell(chosen)} | {cell(own)} | {cell(far)} |")
+    print("\n| row | pairs | over ptxas |\n|---|---|---|")
+    for title in sorted({title for ratios in found.values() for title in ratios} - {"ptxas"} - set(CHOICES)):
         here = [ratios[title] for ratios in found.values() if title in ratios]
-        print(f"| {title} / ptxas ({len(here)} pairs) | {mean(here):.3f} | {max(here):.2f} |")
-    print("\n| kernel | cap | choice | best candidate | which |\n|---|---|---|---|---|")
+        print(f"| {title} | {len(here)} | {cell(here)} |")
+    chosen = [choice for choice in CHOICES if any(choice in ratios for ratios in found.values())]
+    print("\n| kernel | cap | " + " | ".join(chosen) + " | best row | which |\n|" + "---|" * (4 + len(chosen)))
     for (source, kernel, cap), ratios in found.items():
         which = min(ratios, key=ratios.get)
-        print(f"| {source} {kernel} | {cap} | {ratios['best chosen']:.2f} | {ratios[which]:.2f} | {which} |")
+        cells = " | ".join(f"{ratios[choice]:.2f}" if choice in ratios else "–" for choice in chosen)
+        print(f"| {source} {kernel} | {cap or 'none'} | {cells} | {ratios[which]:.2f} | {which} |")
     print()
 
 

@@ -52,7 +52,8 @@ def main():
         groups.setdefault(key, {})[(row["strategy"], row["space"])] = row
     setup = data["setup"]
     print(f"# {title}\n")
-    print("```sh\nbench/gpu/cubins.py RESULTS.json COMMIT > bench/results/FILE.md\n```\n")
+    named = f" '{title}'" if len(sys.argv) > 3 else ""
+    print(f"```sh\nbench/gpu/cubins.py RESULTS.json COMMIT{named} > bench/results/FILE.md\n```\n")
     print(f"RESULTS.json is what `warpalloc-gpu` wrote ([bench/gpu](../gpu/README.md)) at {commit}.\n")
     print("Setup: " + ", ".join(f"{key} {setup[key]}" for key in sorted(setup)) + ".\n")
     print("Each row is a kernel at a register cap at which ptxas spills. `us`: its time there; then the times")

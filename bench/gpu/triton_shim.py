@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs Triton's kernels on a GPU as Triton compiles them, with the allocator in its pipeline and without.
 
-    warpalloc shim install SHIM
+    warpalloc shim install SHIM --ptxas "$(python3 -c 'from triton import knobs; print(knobs.nvidia.ptxas.path)')"
     bench/gpu/triton_shim.py --shim SHIM/bin/ptxas --hook --json RESULTS.json     needs PyTorch, Triton and a GPU
     bench/gpu/triton_shim.py --table RESULTS.json COMMIT > bench/results/triton-shim-h200.md
 
@@ -120,8 +120,9 @@ def measure(args):
                 process.communicate()
         for _ in range(args.turns):
             for way in ways:
-                for line in turn(args, way, cache).communicate()[0].splitlines():
-                    found = json.loads(line)
+                lines = turn(args, way, cache).communicate()[0].splitlines()
+                # Triton prints what ptxas complains of.
+                for found in map(json.loads, filter(lambda line: line.startswith('{"kernel"'), lines)):
                     row = rows.setdefault(f"{found.pop('kernel')} {found.pop('cap')}", {})
                     row.setdefault(way, []).append(found)
         log = cache / "shim.log"
@@ -156,7 +157,7 @@ def table(path, commit):
     for name, row in data["rows"].items():
         first = row["ptxas"][0]
         if "error" in first:
-            lines.append(f"| {name} | – | – | " + " | ".join("–" for _ in ways) + f" | {first['error'][:60]} |")
+            lines.append(f"| {name}: Triton does not compile it | – | – | – | " + " | ".join("–" for _ in ways) + " |")
             continue
         cells = []
         for way in ways:

@@ -37,6 +37,8 @@ pub enum Allocator {
     Cubin(Recipe),
     /// ptxas alone, from the original PTX with this `.pragma` and the launch bounds in every entry.
     Pragma(String),
+    /// ptxas alone, from the original PTX, with these flags.
+    Flags(Recipe),
     /// A program that stands in for ptxas, from the original PTX with the launch bounds in every
     /// entry: `warpalloc shim install` makes one.
     Shim(PathBuf),
@@ -87,7 +89,8 @@ impl Choice {
     }
 }
 
-/// How `warpalloc alloc` is called on a cubin: `NAME` or `NAME=FLAGS`.
+/// A row and the flags that make it, `NAME` or `NAME=FLAGS`: of ptxas, or of `warpalloc alloc` on a
+/// cubin.
 ///
 /// `{dynamic}` in the flags stands for the bytes of dynamic shared memory of the launch, `{cap}` for
 /// the cap. Where the cap is named the cubin of the uncapped original goes in, otherwise that of
@@ -144,10 +147,10 @@ pub struct Build {
 }
 
 impl Build {
-    /// Whether another program than ptxas makes the image.
+    /// Whether something else than ptxas, called as for all texts, makes the image.
     fn is_machine_code(&self) -> bool {
         match &self.allocator {
-            Allocator::Cubin(_) | Allocator::Shim(_) => true,
+            Allocator::Cubin(_) | Allocator::Flags(_) | Allocator::Shim(_) => true,
             Allocator::Chosen(choice) => choice.is_machine_code(),
             _ => false,
         }
@@ -161,6 +164,7 @@ impl Build {
             Allocator::Chosen(choice) => choice.name().to_owned(),
             Allocator::Cubin(recipe) => format!("cubin.{}", recipe.name),
             Allocator::Pragma(pragma) => format!("pragma.{pragma}"),
+            Allocator::Flags(recipe) => format!("flags.{}", recipe.name),
             Allocator::Shim(_) => "shim".to_owned(),
         };
         let source = &sources[self.source];
@@ -239,6 +243,7 @@ impl Workshop {
                 Allocator::Chosen(choice) => self
                     .chosen_cubin(sources, build, *choice)
                     .map_err(|error| format!("{error:#}")),
+                Allocator::Flags(recipe) => self.flagged(sources, build, recipe),
                 Allocator::Shim(shim) => self.shimmed(sources, build, shim),
                 _ => self.rewritten(sources, builds, &images, build),
             }
@@ -252,15 +257,23 @@ impl Workshop {
     /// What a program in the place of ptxas makes of the whole module, as compilers call it.
     fn shimmed(&self, sources: &[Source], build: &Build, shim: &Path) -> Result<Image, String> {
         let source = &sources[build.source];
-        let entry = &source.kernels[build.kernel].name;
         let image = || {
             let text = with_cap(&source.bounded()?, build.cap, &source.name)?;
-            let image = self.assembled_by(shim, &text, None, &build.stem(sources))?;
-            let resources = resources::of_cubin(&std::fs::read(&image)?, entry)?;
-            Ok(Image {
-                path: image,
-                resources: Some(resources),
-            })
+            let image = self.assembled_by(shim, &text, None, "", &build.stem(sources))?;
+            image_of_cubin(image, &source.kernels[build.kernel].name)
+        };
+        image().map_err(|error: anyhow::Error| format!("{error:#}"))
+    }
+
+    fn flagged(&self, sources: &[Source], build: &Build, recipe: &Recipe) -> Result<Image, String> {
+        let source = &sources[build.source];
+        let entry = &source.kernels[build.kernel].name;
+        let image = || {
+            let ptxas = self.ptxas.as_ref().context("flags are for a ptxas")?;
+            let text = source.capped(build.cap)?;
+            let stem = build.stem(sources);
+            let image = self.assembled_by(ptxas, &text, Some(entry), &recipe.flags, &stem)?;
+            image_of_cubin(image, entry)
         };
         image().map_err(|error: anyhow::Error| format!("{error:#}"))
     }
@@ -335,7 +348,10 @@ impl Workshop {
                 .bounded()
                 .and_then(|text| with_pragma(&text, pragma, &source.name))
                 .and_then(|text| with_cap(&text, build.cap, &source.name)),
-            Allocator::Cubin(_) | Allocator::Chosen(_) | Allocator::Shim(_) => {
+            Allocator::Cubin(_)
+            | Allocator::Chosen(_)
+            | Allocator::Flags(_)
+            | Allocator::Shim(_) => {
                 return Err("machine code has no text".to_owned());
             }
         };
@@ -462,7 +478,7 @@ impl Workshop {
                 resources: None,
             });
         };
-        let cubin = self.assembled_by(ptxas, text, Some(entry), stem)?;
+        let cubin = self.assembled_by(ptxas, text, Some(entry), "", stem)?;
         let report = std::fs::read_to_string(self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(Image {
             path: cubin,
@@ -476,6 +492,7 @@ impl Workshop {
         ptxas: &Path,
         text: &str,
         entry: Option<&str>,
+        flags: &str,
         stem: &str,
     ) -> Result<PathBuf> {
         let ptx = self.folder.join(format!("{stem}.ptx"));
@@ -485,6 +502,7 @@ impl Workshop {
         let fmad = if self.fmad { "true" } else { "false" };
         command.args(["-v", "-fmad", fmad, "-arch", &self.arch]);
         command.args(entry.iter().flat_map(|entry| ["-e", *entry]));
+        command.args(flags.split_whitespace());
         command.arg("-o").arg(&cubin).arg(&ptx);
         self.finish(command, &self.folder.join(format!("{stem}.ptxas.log")))?;
         Ok(cubin)

@@ -100,6 +100,10 @@ struct RunArgs {
     /// on the original with the bounds of its launch in every entry.
     #[arg(long, value_name = "PATH")]
     shim: Option<PathBuf>,
+    /// A row of ptxas alone with these flags: `--ptxas-flags level10=-regUsageLevel=10`; may be
+    /// repeated.
+    #[arg(long, value_name = "NAME=FLAGS")]
+    ptxas_flags: Vec<Recipe>,
     /// Only caps at which ptxas spills.
     #[arg(long)]
     spilling: bool,
@@ -327,6 +331,7 @@ fn ours(args: &RunArgs) -> Vec<Allocator> {
         all.extend(args.cubin.iter().cloned().map(Allocator::Cubin));
     }
     all.extend(args.pragma.iter().cloned().map(Allocator::Pragma));
+    all.extend(args.ptxas_flags.iter().cloned().map(Allocator::Flags));
     all.extend(args.shim.iter().cloned().map(Allocator::Shim));
     all
 }
@@ -339,6 +344,7 @@ fn titles(allocator: Allocator) -> (String, String) {
         Allocator::Chosen(choice) => (choice.name().to_owned(), "chosen".to_owned()),
         Allocator::Cubin(recipe) => ("cubin".to_owned(), recipe.name),
         Allocator::Pragma(pragma) => ("ptxas".to_owned(), pragma),
+        Allocator::Flags(recipe) => ("ptxas".to_owned(), recipe.name),
         Allocator::Shim(_) => ("shim".to_owned(), String::new()),
     }
 }

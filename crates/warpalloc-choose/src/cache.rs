@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::candidate::Candidate;
 use crate::choose::{Judged, KernelChoice, Request};
 use crate::judge::Machine;
+use crate::ptxas::Ptxas;
 
 /// A folder of choices.
 #[derive(Clone, Debug)]
@@ -68,8 +69,9 @@ impl Cache {
         part(env!("CARGO_PKG_VERSION"));
         part(request.source);
         part(&format!("{:?}", request.options));
-        part(request.ptxas.map_or("", |ptxas| ptxas.version()));
-        part(&format!("{:?} {:?}", Machine::H200, Candidate::all()));
+        part(&request.ptxas.map_or(String::new(), Ptxas::identity));
+        let candidates = Candidate::of_machine_code();
+        part(&format!("{:?} {candidates:?}", Machine::H200));
         part(&format!("{:?} {:?}", request.grid, request.dynamic_shared));
         part(if request.machine_code {
             "machine code"

@@ -50,6 +50,8 @@ impl Candidate {
         for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
             all.extend([0, -16].map(|margin| allocated(strategy, margin)));
         }
+        // Where the text fits the cap and ptxas spills all the same, it lacks registers of its own.
+        all.push(allocated(Strategy::Briggs, 4));
         all
     }
 

@@ -115,10 +115,12 @@ pub enum ChooseError {
 }
 
 impl Request<'_> {
-    fn move_options(&self, all: bool) -> spills::Options {
+    fn move_options(&self, facts: &Facts, all: bool) -> spills::Options {
         let mut options = spills::Options::default();
         options.block = self.options.block;
-        options.dynamic_shared = self.dynamic_shared;
+        // A module without such memory has no use for what a launch gives it.
+        let none = (!facts.sized_at_launch).then_some(0);
+        options.dynamic_shared = self.dynamic_shared.or(none);
         options.force = all;
         options
     }
@@ -128,15 +130,16 @@ impl Request<'_> {
 pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseError> {
     let ptxas = request.ptxas.ok_or(ChooseError::NoPtxas)?;
     let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
+    let facts = Facts::of(&module, request.options);
     let mut cubin = ptxas.assemble(Assembly {
         text: &choice.result.text,
-        arch: &architecture(&module, request.options),
+        arch: &facts.arch,
         entry: None,
         contraction: request.options.contraction,
     })?;
     for kernel in &choice.kernels {
         if let Candidate::Moved { all } = kernel.chosen {
-            let moved = spills_to_shared(&cubin, &kernel.name, &request.move_options(all));
+            let moved = spills_to_shared(&cubin, &kernel.name, &request.move_options(&facts, all));
             cubin = moved
                 .map_err(|refusal| ChooseError::Moved {
                     kernel: kernel.name.clone(),
@@ -154,10 +157,7 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
 pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, ChooseError> {
     let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
     let wanted = wanted_functions(&module, request.options)?;
-    let facts = Facts {
-        arch: architecture(&module, request.options),
-        sized_at_launch: module.items.iter().any(is_dynamic_shared),
-    };
+    let facts = Facts::of(&module, request.options);
     let kept = request.cache.and_then(|cache| cache.get(&request));
     let kernels = match kept {
         Some(kernels) => kernels,
@@ -218,6 +218,15 @@ struct Facts {
     arch: String,
     /// Whether launches say how much shared memory there is.
     sized_at_launch: bool,
+}
+
+impl Facts {
+    fn of(module: &Module, options: &ModuleOptions) -> Facts {
+        Facts {
+            arch: architecture(module, options),
+            sized_at_launch: module.items.iter().any(is_dynamic_shared),
+        }
+    }
 }
 
 fn is_dynamic_shared(item: &Item) -> bool {
@@ -353,7 +362,7 @@ impl Contest<'_> {
 
     /// The original's machine code with its spills in shared memory.
     fn moved(&self, all: bool, original: &Built) -> Judged {
-        let options = self.request.move_options(all);
+        let options = self.request.move_options(self.facts, all);
         let moved = spills_to_shared(&original.cubin, self.kernel, &options);
         let estimate = moved.map_err(|refusal| refusal.to_string());
         let estimate = estimate.and_then(|moved| {

@@ -32,6 +32,8 @@ pub enum PtxasError {
 pub struct Ptxas {
     program: PathBuf,
     version: String,
+    /// Given with every call.
+    options: Vec<String>,
 }
 
 /// What to assemble a module for.
@@ -73,7 +75,19 @@ impl Ptxas {
         Ok(Ptxas {
             program: program.to_owned(),
             version: said,
+            options: Vec::new(),
         })
+    }
+
+    /// The same with options that it is given with every call, such as `--regAllocOptLevel=2`.
+    pub fn with_options(mut self, options: Vec<String>) -> Ptxas {
+        self.options = options;
+        self
+    }
+
+    /// What its results depend on beside its input.
+    pub(crate) fn identity(&self) -> String {
+        format!("{} {:?}", self.version, self.options)
     }
 
     /// What it says of itself.
@@ -106,7 +120,7 @@ impl Ptxas {
         if let Some(entry) = assembly.entry {
             command.args(["-e", entry]);
         }
-        command.args(options);
+        command.args(&self.options).args(options);
         command.args([OsStr::new("-o"), cubin.as_os_str(), ptx.as_os_str()]);
         let output = command.output().map_err(|error| PtxasError::Run {
             program: self.program.display().to_string(),

@@ -242,12 +242,14 @@ fn spills_keep_out_of_shared_memory_that_launches_size() {
     );
     let full = Request {
         dynamic_shared: Some(48 * 1024),
+        grid: Some(1024),
         ..request(&source, &options, Some(&ptxas))
     };
     let full = choose(full, None).unwrap();
     assert_eq!(full.kernels[0].chosen, Candidate::Original);
     let known = Request {
-        dynamic_shared: Some(16 * 1024),
+        dynamic_shared: Some(8512),
+        grid: Some(1024),
         ..request(&source, &options, Some(&ptxas))
     };
     let known = choose(known, None).unwrap();

@@ -22,14 +22,26 @@ use crate::alloc_spills::{self, SpillFlags};
 use crate::best::{self, Chooser, Chosen, Launch};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
+use crate::kernels::ptx_files;
 use crate::output::{self, Message};
 use crate::report::{self, Format};
 use crate::{Silent, UsageError, knobs};
 
+const EXAMPLES: &str = "\
+Examples:
+  warpalloc alloc gemm.ptx -o out.ptx --maxnreg 64 the best within 64 registers, with ptxas on the path
+  warpalloc alloc gemm.ptx -o out.cubin --maxnreg 64 --block 256 --grid 4096 -v
+                                                   machine code for one launch, and what was compared
+  warpalloc alloc gemm.ptx -o out.ptx --maxnreg 64 --regalloc=briggs
+                                                   one allocator, without a ptxas
+  warpalloc alloc a.ptx ptx/ -o out/ --maxnreg 64  several files, and the PTX files of a folder
+  warpalloc alloc gemm.cubin -o out.cubin          fewer registers for machine code";
+
 /// What to allocate and how.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct AllocArgs {
-    /// PTX files or cubins; `-` for standard input
+    /// PTX files, folders of them, or cubins; `-` for standard input
     #[arg(required = true)]
     pub(crate) input: Vec<PathBuf>,
     /// Where the result goes: a file, `-` for standard output, or the folder for several inputs;
@@ -187,7 +199,8 @@ fn preset(name: &str) -> Result<String, String> {
 }
 
 /// Allocates the registers of PTX files.
-pub fn run(args: AllocArgs) -> anyhow::Result<()> {
+pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
+    args.input = ptx_files(&args.input)?;
     if args.maxnreg.is_some() && alloc_cubin::are_cubins(&args.input)? {
         return alloc_capped::run(&args, &outputs(&args)?);
     }
@@ -288,13 +301,20 @@ impl Allocator {
         }
     }
 
-    /// A knob does nothing under another allocator, but for the one that promotion heeds.
+    /// A knob does nothing under another allocator, but for those of passes that others share.
     pub fn idle_knobs(&self, args: &AllocArgs) -> Vec<Message> {
         let strategy = self.options.options.strategy;
         if strategy == Strategy::Fatpoint {
             return Vec::new();
         }
-        let is_heeded = |knob: &str| args.promote_local && knob.starts_with("NumOptPhasesBudget=");
+        let is_heeded = |knob: &str| match knob.split('=').next().unwrap_or(knob) {
+            "NumOptPhasesBudget" => args.promote_local,
+            "HoistInvariantsPolicy" | "UseNewLoopInvariantRoutineForHoisting" => {
+                strategy == Strategy::Briggs
+            }
+            "RegAllocSpillBuckets" => true,
+            _ => false,
+        };
         let idle = args.knob.iter().filter(|knob| !is_heeded(knob));
         idle.map(|knob| {
             let name = strategy.name();

@@ -55,7 +55,8 @@ pub struct CompareArgs {
 /// Compares two sides.
 pub fn run(args: CompareArgs) -> anyhow::Result<()> {
     let sides = sides(&args)?;
-    let [was, is] = [&sides[0], &sides[1]].map(|side| side.kernels(&args));
+    let [was, is] = &sides;
+    let (was, is) = rayon::join(|| was.kernels(&args), || is.kernels(&args));
     let pairs = pairs(keyed(was?), keyed(is?));
     let names = [sides[0].name.as_str(), sides[1].name.as_str()];
     let text = match args.json {

@@ -1,25 +1,24 @@
 //! `warpalloc explain`: what is live where registers are scarcest, and what would help.
 
+mod suggest;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
+use rayon::prelude::*;
 use serde_json::{Value, json};
-use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_choose::{Assembly, Ptxas};
-use warpalloc_ptx::module::{Allocated, ModuleOptions, Outcome, allocate_module};
-use warpalloc_ptx::{
-    Decision, EntryFacts, FunctionValues, LEAST_CAP, LiveValue, TextPlace, entry_facts,
-    function_values,
-};
+use warpalloc_choose::Ptxas;
+use warpalloc_ptx::module::ModuleOptions;
+use warpalloc_ptx::{Decision, FunctionValues, LiveValue, ModuleFacts, TextPlace, function_values};
 
 use crate::files::Input;
-use crate::kernels::{PtxasArgs, named_entry};
+use crate::kernels::{PtxasArgs, named_entries, texts, with_facts};
 use crate::output::{self, counted};
-use crate::report::SCHEMA;
+use crate::report::document;
 use crate::{UsageError, alloc};
+use suggest::{Suggestion, Trial};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +28,7 @@ Examples:
   warpalloc explain gemm.ptx --value %r12 --maxnreg 64
                                                    and what becomes of it within 64 registers
   warpalloc explain gemm.ptx --kernel k --block 256 --json
+  warpalloc explain ptx/                           every kernel of a folder
 
 Cycles are of one run of the kernel, by how often the shape of its loops makes a line run. What
 would help is printed only where it was tried on this kernel.";
@@ -37,9 +37,10 @@ would help is printed only where it was tried on this kernel.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// The PTX file; `-` for standard input
-    input: PathBuf,
-    /// The kernel or function; may be left out where there is one only
+    /// PTX files, or folders of them; `-` for standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// The kernel or function; all kernels where it is left out
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Explain a value, by its register
@@ -67,47 +68,156 @@ pub struct ExplainArgs {
     ptxas: PtxasArgs,
 }
 
-/// Explains a kernel.
+/// Explains kernels.
 pub fn run(args: ExplainArgs) -> anyhow::Result<()> {
-    let input = Input::read(&args.input)?;
-    let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
-    let name = match (
-        named_entry(&facts, &input.name, args.kernel.as_deref()),
-        &args.kernel,
-    ) {
-        (Ok(entry), _) => entry.name.clone(),
-        // Device functions are found by the name in the text.
-        (Err(_), Some(name)) => name.clone(),
-        (Err(error), None) => return Err(error.into()),
+    let texts = with_facts(texts(&args.input)?)?;
+    let explainer = Explainer {
+        ptxas: args.ptxas.ptxas()?,
+        args: &args,
     };
-    let options = ModuleOptions {
-        maxnreg: args.maxnreg,
-        sm: args.sm.map(|sm| sm.number()),
-        block: args.block,
-        ..ModuleOptions::default()
-    };
-    let values = function_values(&input.text, &name, &options);
-    let values = values.map_err(|error| input.explain(error))?;
-    let values = values.map_err(|passed| {
-        let error = warpalloc_ptx::ParseError::new(
-            passed.span,
-            format!("`{name}` is not understood: {}", passed.reason),
-        );
-        anyhow::anyhow!(error.render(&input.name, &input.text))
-    })?;
-    let (shown, suggestions) = match (&args.value, args.line) {
-        (Some(register), _) => (Shown::Value(of_register(&values, register)?), Vec::new()),
-        (None, Some(line)) => (Shown::Live(at_line(&values, &input, line)?), Vec::new()),
-        (None, None) => {
-            let suggestions = suggestions(&args, &input, &name, &options)?;
-            (Shown::Live(values.live_at_peak()), suggestions)
+    let functions = functions(&args, &texts)?;
+    let explained = functions.par_iter().map(|(input, facts, name)| {
+        let values = explainer.values(input, name)?;
+        explainer.explain(input, facts, name, &values)
+    });
+    let explained: Vec<anyhow::Result<Explained>> = explained.collect();
+    let only = explained.len() == 1;
+    let mut told = Vec::new();
+    let mut last = None;
+    for explained in explained {
+        match explained {
+            Ok(explained) => told.push(explained),
+            // One kernel that is not understood keeps nobody from the others.
+            Err(error) if !only && !error.is::<UsageError>() => {
+                output::warning(&format!("{error:#}"));
+                last = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let (Some(error), true) = (last, told.is_empty()) {
+        return Err(error);
+    }
+    output::print(&match args.json {
+        true => {
+            let values = told.into_iter().map(|explained| explained.json).collect();
+            format!("{:#}\n", document(values, "kernels"))
+        }
+        false => {
+            let texts: Vec<String> = told.into_iter().map(|explained| explained.text).collect();
+            texts.join("\n")
+        }
+    })
+}
+
+/// The functions to explain: kernels, or the device function that is named.
+fn functions<'t>(
+    args: &ExplainArgs,
+    texts: &'t [(Input, ModuleFacts)],
+) -> Result<Vec<(&'t Input, &'t ModuleFacts, String)>, UsageError> {
+    let found = match named_entries(texts, args.kernel.as_deref()) {
+        Ok(found) => found,
+        Err(error) => {
+            // Device functions are found by the name in the text.
+            let named = args.kernel.as_ref().zip(texts.first());
+            let (name, (input, facts)) = named.filter(|_| texts.len() == 1).ok_or(error)?;
+            return Ok(vec![(input, facts, name.clone())]);
         }
     };
-    let text = match args.json {
-        true => format!("{:#}\n", as_json(&input, &values, &shown, &suggestions)),
-        false => as_text(&args, &input, &values, &shown, &suggestions),
-    };
-    output::print(&text)
+    if found.len() > 1 && (args.value.is_some() || args.line.is_some()) {
+        let names: Vec<&str> = found.iter().map(|(.., e)| e.name.as_str()).collect();
+        return Err(UsageError(format!(
+            "a value or a line is one kernel's: --kernel names one of {}",
+            names.join(", ")
+        )));
+    }
+    let found = found.into_iter();
+    Ok(found
+        .map(|(input, facts, entry)| (input, facts, entry.name.clone()))
+        .collect())
+}
+
+/// What is said of a function.
+struct Explained {
+    text: String,
+    json: Value,
+}
+
+struct Explainer<'a> {
+    args: &'a ExplainArgs,
+    ptxas: Option<Ptxas>,
+}
+
+impl Explainer<'_> {
+    fn options(&self) -> ModuleOptions {
+        ModuleOptions {
+            maxnreg: self.args.maxnreg,
+            sm: self.args.sm.map(|sm| sm.number()),
+            block: self.args.block,
+            ..ModuleOptions::default()
+        }
+    }
+
+    fn values(&self, input: &Input, name: &str) -> anyhow::Result<FunctionValues> {
+        let values = function_values(&input.text, name, &self.options());
+        let values = values.map_err(|error| input.explain(error))?;
+        values.map_err(|passed| {
+            let error = warpalloc_ptx::ParseError::new(
+                passed.span,
+                format!("`{name}` is not understood: {}", passed.reason),
+            );
+            anyhow::anyhow!(error.render(&input.name, &input.text))
+        })
+    }
+
+    fn explain(
+        &self,
+        input: &Input,
+        facts: &ModuleFacts,
+        name: &str,
+        values: &FunctionValues,
+    ) -> anyhow::Result<Explained> {
+        let args = self.args;
+        let (shown, suggestions) = match (&args.value, args.line) {
+            (Some(register), _) => (Shown::Value(of_register(values, register)?), Vec::new()),
+            (None, Some(line)) => (Shown::Live(at_line(values, input, line)?), Vec::new()),
+            (None, None) => {
+                let suggestions = self.suggestions(input, facts, name)?;
+                (Shown::Live(values.live_at_peak()), suggestions)
+            }
+        };
+        Ok(Explained {
+            text: as_text(args, input, values, &shown, &suggestions),
+            json: as_json(input, values, &shown, &suggestions),
+        })
+    }
+
+    /// Tries what may help and keeps what did.
+    fn suggestions(
+        &self,
+        input: &Input,
+        facts: &ModuleFacts,
+        name: &str,
+    ) -> anyhow::Result<Vec<Suggestion>> {
+        let Some(entry) = facts.entries.iter().find(|entry| entry.name == name) else {
+            return Ok(Vec::new());
+        };
+        let declared = || facts.arch.clone().unwrap_or_else(|| "sm_75".to_owned());
+        let trial = Trial {
+            input,
+            entry,
+            ptxas: self.ptxas.as_ref(),
+            ptxas_options: self.args.ptxas.options(),
+            arch: self.args.sm.map_or_else(declared, |sm| sm.to_string()),
+            block: self.args.block.or(entry.block_threads),
+            options: ModuleOptions {
+                maxnreg: None,
+                entries: vec![name.to_owned()],
+                ..self.options()
+            },
+        };
+        trial.suggestions()
+    }
 }
 
 /// What was asked for.
@@ -141,208 +251,6 @@ fn at_line<'v>(
             values.name, input.name
         ))
     })
-}
-
-/// Something that was tried on the kernel, and what came of it.
-struct Suggestion {
-    what: String,
-    /// Registers before and after.
-    registers: (u32, u32),
-    /// What else it changes.
-    effect: String,
-}
-
-/// Tries what may help and keeps what did.
-fn suggestions(
-    args: &ExplainArgs,
-    input: &Input,
-    name: &str,
-    options: &ModuleOptions,
-) -> anyhow::Result<Vec<Suggestion>> {
-    let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
-    let Some(entry) = facts.entries.iter().find(|entry| entry.name == name) else {
-        return Ok(Vec::new());
-    };
-    let trial = Trial {
-        input,
-        entry,
-        ptxas: args.ptxas.ptxas()?,
-        ptxas_options: args.ptxas.options(),
-        arch: match args.sm {
-            Some(sm) => sm.to_string(),
-            None => facts.arch.clone().unwrap_or_else(|| "sm_75".to_owned()),
-        },
-        block: args.block.or(entry.block_threads),
-        options: ModuleOptions {
-            maxnreg: None,
-            entries: vec![name.to_owned()],
-            ..options.clone()
-        },
-    };
-    let Some(before) = trial.registers(&input.text)? else {
-        return Ok(Vec::new());
-    };
-    let mut found = Vec::new();
-    found.extend(trial.promotion(before)?);
-    found.extend(trial.caps(before)?);
-    Ok(found)
-}
-
-/// A kernel and who is asked what it takes.
-struct Trial<'t> {
-    input: &'t Input,
-    entry: &'t EntryFacts,
-    ptxas: Option<Ptxas>,
-    ptxas_options: &'t [String],
-    arch: String,
-    block: Option<u32>,
-    options: ModuleOptions,
-}
-
-/// What a text takes.
-#[derive(Clone, Copy)]
-struct Taken {
-    registers: u32,
-    /// Bytes of local memory.
-    frame: u32,
-}
-
-impl Trial<'_> {
-    /// What ptxas makes of a text; without one, what the allocator does.
-    fn registers(&self, text: &str) -> anyhow::Result<Option<Taken>> {
-        let Some(ptxas) = &self.ptxas else {
-            let made = self.allocated(&self.options)?;
-            return Ok(made.map(|(allocated, _)| self.taken(&allocated)));
-        };
-        let assembly = Assembly {
-            text,
-            arch: &self.arch,
-            entry: None,
-            contraction: self.options.contraction,
-        };
-        let made = ptxas.assemble_with(assembly, self.ptxas_options);
-        let made = made.with_context(|| self.input.name.clone())?;
-        let cubin = warpalloc_sass::object::Cubin::read(&made.cubin)?;
-        let function = cubin.functions.iter().find(|f| f.name == self.entry.name);
-        Ok(function.and_then(|function| {
-            Some(Taken {
-                registers: function.registers?,
-                frame: function.stack_bytes?,
-            })
-        }))
-    }
-
-    fn taken(&self, allocated: &Allocated) -> Taken {
-        let local = u32::try_from(self.entry.local_bytes).unwrap_or(u32::MAX);
-        Taken {
-            registers: allocated.registers,
-            frame: local.saturating_add(allocated.frame.local),
-        }
-    }
-
-    /// The kernel allocated so, and the text; `None` where it is not.
-    fn allocated(&self, options: &ModuleOptions) -> anyhow::Result<Option<(Allocated, String)>> {
-        let result = allocate_module(&self.input.text, options, None);
-        let result = result.map_err(|error| self.input.explain(error))?;
-        let own = result
-            .functions
-            .into_iter()
-            .find(|f| f.name == self.entry.name);
-        Ok(match own.map(|function| function.outcome) {
-            Some(Outcome::Allocated(allocated)) => Some((*allocated, result.text)),
-            _ => None,
-        })
-    }
-
-    /// Local variables in registers.
-    fn promotion(&self, before: Taken) -> anyhow::Result<Option<Suggestion>> {
-        if self.entry.local_bytes == 0 {
-            return Ok(None);
-        }
-        let options = ModuleOptions {
-            promote_local: true,
-            ..self.options.clone()
-        };
-        let result = allocate_module(&self.input.text, &options, None);
-        let result = result.map_err(|error| self.input.explain(error))?;
-        let promoted = result.promoted.as_ref();
-        let bytes = promoted.map_or(0, |p| p.variables.iter().map(|v| v.bytes).sum());
-        let own = result.functions.iter().find(|f| f.name == self.entry.name);
-        let Some(Outcome::Allocated(allocated)) = own.map(|function| &function.outcome) else {
-            return Ok(None);
-        };
-        let after = match &self.ptxas {
-            Some(_) => self.registers(&result.text)?,
-            None => Some(Taken {
-                frame: self.taken(allocated).frame.saturating_sub(bytes as u32),
-                ..self.taken(allocated)
-            }),
-        };
-        let after = after.filter(|after| after.frame < before.frame);
-        Ok(after.map(|after| Suggestion {
-            what: "keep its local arrays in registers: `warpalloc alloc --promote-local`"
-                .to_owned(),
-            registers: (before.registers, after.registers),
-            effect: format!("local memory {} -> {} bytes", before.frame, after.frame),
-        }))
-    }
-
-    /// The next steps of occupancy that are reached without spill code.
-    fn caps(&self, before: Taken) -> anyhow::Result<Vec<Suggestion>> {
-        let (Some(block), Ok(sm)) = (self.block, self.arch.parse::<Sm>()) else {
-            return Ok(Vec::new());
-        };
-        let shared_bytes = u32::try_from(self.entry.shared_bytes).unwrap_or(u32::MAX);
-        let resident = |registers_per_thread: u32| {
-            let launch = Launch {
-                registers_per_thread: registers_per_thread.max(1),
-                block_threads: block,
-                shared_bytes,
-            };
-            occupancy(sm, &launch).ok()
-        };
-        let mut found = Vec::new();
-        let mut at = before.registers;
-        let most = resident(before.registers).map_or(0, |o| o.warps);
-        while let Some(step) = resident(at).and_then(|o| o.next_higher) {
-            let cap = step.last_registers;
-            if cap < LEAST_CAP {
-                break;
-            }
-            let options = ModuleOptions {
-                maxnreg: Some(cap),
-                ..self.options.clone()
-            };
-            let Some((allocated, text)) = self.allocated(&options)? else {
-                break;
-            };
-            if allocated.frame.local + allocated.frame.shared > 0 {
-                break;
-            }
-            let after = match &self.ptxas {
-                Some(_) => self.registers(&text)?,
-                None => Some(self.taken(&allocated)),
-            };
-            let Some(after) = after.filter(|a| a.frame <= before.frame && a.registers <= cap)
-            else {
-                break;
-            };
-            let again = match allocated.stats.rematerialised {
-                0 => String::new(),
-                count => format!(", {} computed again", counted(count as usize, "value")),
-            };
-            found.push(Suggestion {
-                what: format!(
-                    "cap it at {cap}: `__launch_bounds__({block}, {})`, or `warpalloc alloc --maxnreg {cap}`",
-                    step.blocks
-                ),
-                registers: (before.registers, after.registers),
-                effect: format!("warps {most} -> {}, no spill code{again}", step.warps),
-            });
-            at = cap;
-        }
-        Ok(found)
-    }
 }
 
 fn told(place: &TextPlace) -> String {
@@ -542,10 +450,10 @@ fn as_json(
             "what": s.what,
             "registers": [s.registers.0, s.registers.1],
             "effect": s.effect,
+            "flags": s.flags,
         })
     });
     json!({
-        "schema": SCHEMA,
         "file": input.name,
         "name": values.name,
         "line": values.line,

@@ -10,6 +10,10 @@ use crate::{UsageError, output};
 
 /// How to list the knobs.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  warpalloc knobs
+  warpalloc alloc IN.ptx -o OUT.ptx --regalloc=fatpoint --knob RegAllocThresholdForDiscardConflicts=40")]
 pub struct KnobsArgs {
     /// Print JSON, see docs/json.md
     #[arg(long)]

@@ -37,12 +37,22 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+const EXAMPLES: &str = "\
+Examples:
+  warpalloc explain gemm.ptx                       why a kernel takes so many registers
+  warpalloc tune gemm.ptx --block 256              which cap to give it
+  warpalloc alloc gemm.ptx -o out.ptx --maxnreg 64 fit it
+  warpalloc check build/                           hold it there, in CI
+
+`warpalloc help COMMAND` has more. NO_COLOR turns colours off.";
+
 #[derive(Parser)]
 #[command(
     name = "warpalloc",
     version,
     about = "A register allocator for GPUs",
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = EXAMPLES
 )]
 struct Cli {
     #[command(subcommand)]
@@ -79,6 +89,10 @@ enum Command {
     /// Write a function of a PTX file in the text format, for `replay`
     Lower(lower::LowerArgs),
     /// List the options that `alloc --option` sets
+    #[command(after_help = "\
+Examples:
+  warpalloc options
+  warpalloc alloc IN.ptx -o OUT.ptx --regalloc=briggs --option split=false")]
     Options,
     /// Try a kernel within every step of occupancy, and recommend a cap on its registers
     Tune(Box<tune::TuneArgs>),

@@ -13,6 +13,10 @@ use crate::{UsageError, output};
 
 /// What to lower and how to allocate it.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  warpalloc lower IN.ptx --kernel k > case.txt
+  warpalloc replay case.txt                        allocates it")]
 pub struct LowerArgs {
     /// The PTX file; `-` for standard input
     input: PathBuf,

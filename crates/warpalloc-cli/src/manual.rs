@@ -12,6 +12,10 @@ use crate::output;
 
 /// Which shell.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  warpalloc completions bash > ~/.local/share/bash-completion/completions/warpalloc
+  warpalloc completions zsh > ~/.zfunc/_warpalloc")]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,
@@ -26,6 +30,9 @@ pub fn completions(args: CompletionsArgs, mut command: Command) -> anyhow::Resul
 
 /// Where to.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  warpalloc man ~/.local/share/man/man1            then: man warpalloc-alloc")]
 pub struct ManArgs {
     /// The folder for the pages
     folder: PathBuf,

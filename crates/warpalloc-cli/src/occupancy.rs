@@ -12,6 +12,10 @@ use crate::UsageError;
 
 /// What to compute the occupancy of.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  warpalloc occupancy --sm 90 --regs 80 --block 256
+  warpalloc occupancy --sm 90 --regs 80 --block 256 --smem 49152 --json")]
 pub struct OccupancyArgs {
     /// The multiprocessor: 90, sm_90 or sm_90a
     #[arg(long)]
@@ -25,7 +29,7 @@ pub struct OccupancyArgs {
     /// Bytes of shared memory per block, static and dynamic together
     #[arg(long, default_value_t = 0)]
     smem: u32,
-    /// Print JSON
+    /// Print JSON, see docs/json.md
     #[arg(long)]
     json: bool,
 }

@@ -16,6 +16,10 @@ use crate::output;
 
 /// Arguments of `warpalloc replay`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpalloc lower IN.ptx --kernel k > case.txt     a function in the text format
+  warpalloc replay case.txt                        allocated, proved and shown")]
 pub struct ReplayArgs {
     /// The text file, or `-` for standard input
     input: PathBuf,

@@ -13,6 +13,17 @@ use crate::files::Input;
 /// or changes its meaning; new fields leave it as it is.
 pub const SCHEMA: u32 = 1;
 
+/// One object for one thing, or a list of several, with the version (docs/json.md).
+pub fn document(mut values: Vec<Value>, several: &str) -> Value {
+    match &mut values[..] {
+        [only] => {
+            only["schema"] = SCHEMA.into();
+            only.take()
+        }
+        _ => json!({ "schema": SCHEMA, several: values }),
+    }
+}
+
 /// How to print statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {

@@ -2,21 +2,32 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 use warpalloc_ptx::module::{FunctionMeasures, ModuleOptions, Peak, measure_module};
 
 use crate::UsageError;
+use crate::kernels::read_each;
 use crate::output;
-use crate::report::SCHEMA;
+use crate::report::document;
 use crate::stats_cubin::{self, CodeArgs, Source};
+
+const EXAMPLES: &str = "\
+Examples:
+  warpalloc stats gemm.ptx                         pressure per function, and where it is highest
+  warpalloc stats libkernels.so --sm 90            machine code: registers, spills, occupancy
+  warpalloc stats libkernels.so --kernel gemm --block 256
+  warpalloc stats build/ --json                    all files of a folder";
 
 /// What to measure.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct StatsArgs {
-    /// A PTX file, or a file with machine code: a cubin, fatbin, object, archive, shared
-    /// library or executable; `-` for standard input
-    input: PathBuf,
+    /// PTX files, files with machine code (cubins, fatbins, objects, archives, shared libraries,
+    /// executables), or folders of them; `-` for standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
     /// Print JSON, see docs/json.md
     #[arg(long)]
     json: bool,
@@ -27,7 +38,12 @@ pub struct StatsArgs {
 /// The measures of a file.
 pub enum Measures {
     /// Of PTX.
-    Text(Vec<FunctionMeasures>),
+    Text {
+        /// The file.
+        file: String,
+        /// Its functions.
+        functions: Vec<FunctionMeasures>,
+    },
     /// Of machine code.
     Code(stats_cubin::Report),
 }
@@ -35,29 +51,52 @@ pub enum Measures {
 impl Measures {
     /// The measures as JSON (docs/json.md).
     pub fn as_json(&self) -> Value {
+        document(vec![self.value()], "files")
+    }
+
+    fn value(&self) -> Value {
         match self {
-            Measures::Text(functions) => {
+            Measures::Text { file, functions } => {
                 let functions: Value = functions.iter().map(as_json).collect();
-                json!({ "schema": SCHEMA, "functions": functions })
+                json!({ "file": file, "functions": functions })
             }
             Measures::Code(report) => report.as_json(),
         }
     }
 
+    fn file(&self) -> &str {
+        match self {
+            Measures::Text { file, .. } => file,
+            Measures::Code(report) => report.file(),
+        }
+    }
+
     fn as_text(&self) -> String {
         match self {
-            Measures::Text(functions) => as_text(functions),
+            Measures::Text { functions, .. } => as_text(functions),
             Measures::Code(report) => report.as_text(),
         }
     }
 }
 
-/// Prints the measures of a file.
+/// Prints the measures of files.
 pub fn run(args: StatsArgs) -> anyhow::Result<()> {
-    let measures = measured(Source::open(&args.input)?, &args)?;
-    output::print(&match args.json {
-        true => format!("{:#}\n", measures.as_json()),
-        false => measures.as_text(),
+    let found = read_each(&args.input, |path| measured(Source::open(path)?, &args))?;
+    if found.is_empty() {
+        bail!("there is no PTX and no machine code that was asked for");
+    }
+    output::print(&match (args.json, &found[..]) {
+        (true, found) => {
+            let values = found.iter().map(Measures::value).collect();
+            format!("{:#}\n", document(values, "files"))
+        }
+        (false, [only]) => only.as_text(),
+        (false, found) => {
+            let each = found
+                .iter()
+                .map(|f| format!("{}:\n{}", f.file(), f.as_text()));
+            each.collect::<Vec<_>>().join("\n")
+        }
     })
 }
 
@@ -77,7 +116,10 @@ pub fn measured(source: Source, args: &StatsArgs) -> anyhow::Result<Measures> {
     };
     let functions = measure_module(&input.text, &options);
     let functions = functions.map_err(|error| input.explain(error))?;
-    Ok(Measures::Text(functions))
+    Ok(Measures::Text {
+        file: input.name,
+        functions,
+    })
 }
 
 fn as_text(functions: &[FunctionMeasures]) -> String {

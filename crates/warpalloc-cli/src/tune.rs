@@ -9,21 +9,22 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
+use rayon::prelude::*;
 use serde_json::{Value, json};
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_choose::judge::{Estimate, Setting};
 use warpalloc_choose::{Assembly, Cache, Candidate, Ptxas, Request, choose};
 use warpalloc_ptx::module::{ModuleOptions, Outcome, Treatment, allocate_module};
-use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts};
+use warpalloc_ptx::{EntryFacts, ModuleFacts};
 
 use crate::UsageError;
 use crate::assembled::{Assembler, Judged};
 use crate::files::{self, Input};
-use crate::kernels::{PtxasArgs, named_entry};
+use crate::kernels::{PtxasArgs, for_figures, named_entries, texts, with_facts};
 use crate::occupancy::caps_below;
 use crate::output;
-use crate::report::SCHEMA;
+use crate::report::document;
 
 /// A gain in estimated cycles that is smaller is within the error of the estimate.
 const WORTH_IT: f64 = 0.97;
@@ -33,6 +34,7 @@ Examples:
   warpalloc tune gemm.ptx --block 256              every step of occupancy, and which to take
   warpalloc tune gemm.ptx --block 256 -o best.ptx  write the kernel with the cap that is recommended
   warpalloc tune gemm.ptx --kernel k --sm 90 --json
+  warpalloc tune ptx/ --block 256                  every kernel of a folder
 
 Cycles are estimated from the machine code, over those of the kernel without a cap: for a warp alone,
 and on a full machine. They order caps and predict no time: measure the one that is recommended.";
@@ -41,9 +43,10 @@ and on a full machine. They order caps and predict no time: measure the one that
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
-    /// The PTX file; `-` for standard input
-    input: PathBuf,
-    /// The kernel; may be left out where there is one only
+    /// PTX files, or folders of them; `-` for standard input
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// The kernel; all where it is left out
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
     /// Threads per block, where the kernel does not say
@@ -69,22 +72,39 @@ pub struct TuneArgs {
     ptxas: PtxasArgs,
 }
 
-/// Tunes a kernel.
+/// Tunes kernels.
 pub fn run(args: TuneArgs) -> anyhow::Result<()> {
-    let input = Input::read(&args.input)?;
-    let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
-    let entry = named_entry(&facts, &input.name, args.kernel.as_deref())?;
-    let tuner = Tuner::new(&args, &input, &facts, entry)?;
-    let rows = tuner.rows()?;
-    let best = recommended(&rows);
+    let texts = with_facts(texts(&args.input)?)?;
+    let kernels = named_entries(&texts, args.kernel.as_deref())?;
+    if args.output.is_some() && kernels.len() > 1 {
+        let message = format!(
+            "-o writes one kernel, and {} are tuned: --kernel names one",
+            kernels.len()
+        );
+        return Err(UsageError(message).into());
+    }
+    let ptxas = args.ptxas.ptxas()?;
+    let tuned = kernels.par_iter().map(|(input, facts, entry)| {
+        let tuner = Tuner::new(&args, ptxas.as_ref(), input, facts, entry)?;
+        let rows = tuner.rows()?;
+        Ok((tuner, rows))
+    });
+    let tuned: anyhow::Result<Vec<(Tuner, Vec<Row>)>> = tuned.collect();
+    let tuned = tuned?;
     let text = match args.json {
-        true => format!("{:#}\n", as_json(&tuner, &rows, best)),
-        false => as_text(&tuner, &rows, best),
+        true => {
+            let values = tuned.iter().map(|(tuner, rows)| as_json(tuner, rows));
+            format!("{:#}\n", document(values.collect(), "kernels"))
+        }
+        false => {
+            let texts = tuned.iter().map(|(tuner, rows)| as_text(tuner, rows));
+            texts.collect::<Vec<_>>().join("\n")
+        }
     };
     output::print(&text)?;
-    match &args.output {
-        Some(path) => tuner.write(path, &rows[best]),
-        None => Ok(()),
+    match (&args.output, &tuned[..]) {
+        (Some(path), [(tuner, rows)]) => tuner.write(path, &rows[recommended(rows)]),
+        _ => Ok(()),
     }
 }
 
@@ -116,7 +136,7 @@ impl Row {
 struct Tuner<'t> {
     input: &'t Input,
     entry: &'t EntryFacts,
-    ptxas: Option<Ptxas>,
+    ptxas: Option<&'t Ptxas>,
     ptxas_options: &'t [String],
     arch: String,
     sm: Sm,
@@ -129,6 +149,7 @@ struct Tuner<'t> {
 impl<'t> Tuner<'t> {
     fn new(
         args: &'t TuneArgs,
+        ptxas: Option<&'t Ptxas>,
         input: &'t Input,
         facts: &ModuleFacts,
         entry: &'t EntryFacts,
@@ -142,7 +163,6 @@ impl<'t> Tuner<'t> {
                 entry.name
             ))
         })?;
-        let ptxas = args.ptxas.ptxas()?;
         Ok(Tuner {
             input,
             entry,
@@ -185,16 +205,17 @@ impl<'t> Tuner<'t> {
         let (first, base) = self.original()?;
         let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
         let caps = caps_below(&steps, first.registers);
-        let mut rows = vec![first];
-        for cap in caps {
-            rows.extend(self.within(cap, base.as_ref())?);
-        }
-        Ok(rows)
+        let within = caps.par_iter().map(|&cap| self.within(cap, base.as_ref()));
+        let within: anyhow::Result<Vec<Option<Row>>> = within.collect();
+        Ok([first]
+            .into_iter()
+            .chain(within?.into_iter().flatten())
+            .collect())
     }
 
     fn original(&self) -> anyhow::Result<(Row, Option<Estimate>)> {
         let text = &self.input.text;
-        let Some(ptxas) = &self.ptxas else {
+        let Some(ptxas) = self.ptxas else {
             let row = self.allocated(None)?.ok_or_else(|| {
                 anyhow!(
                     "{}: `{}` is not understood, and there is no ptxas",
@@ -255,7 +276,7 @@ impl<'t> Tuner<'t> {
 
     /// The kernel within a cap, as it is or as the chooser has it, whichever is better.
     fn within(&self, cap: u32, base: Option<&Estimate>) -> anyhow::Result<Option<Row>> {
-        let Some(ptxas) = &self.ptxas else {
+        let Some(ptxas) = self.ptxas else {
             return self.allocated(Some(cap));
         };
         let options = ModuleOptions {
@@ -311,10 +332,10 @@ impl<'t> Tuner<'t> {
 
     /// What the allocator does within a cap; `None` where it does not.
     fn allocated(&self, cap: Option<u32>) -> anyhow::Result<Option<Row>> {
-        let options = ModuleOptions {
+        let options = for_figures(&ModuleOptions {
             maxnreg: cap,
             ..self.options.clone()
-        };
+        });
         let result = allocate_module(&self.input.text, &options, None);
         let result = result.map_err(|error| self.input.explain(error))?;
         let own = result.functions.iter().find(|f| f.name == self.entry.name);
@@ -343,7 +364,7 @@ impl<'t> Tuner<'t> {
         if path.extension().is_none_or(|ending| ending != "cubin") {
             return files::write(path, text);
         }
-        let ptxas = self.ptxas.as_ref().ok_or_else(|| {
+        let ptxas = self.ptxas.ok_or_else(|| {
             UsageError("a cubin is written by ptxas: --ptxas FILE names one".to_owned())
         })?;
         let assembly = Assembly {
@@ -401,7 +422,8 @@ fn told(row: &Row) -> String {
     row.cap.map_or("none".to_owned(), |cap| cap.to_string())
 }
 
-fn as_text(tuner: &Tuner, rows: &[Row], best: usize) -> String {
+fn as_text(tuner: &Tuner, rows: &[Row]) -> String {
+    let best = recommended(rows);
     let mut out = format!(
         "{}:{}: `{}` for {}, {} threads and {} bytes of shared memory per block\n",
         tuner.input.name,
@@ -445,7 +467,8 @@ fn as_text(tuner: &Tuner, rows: &[Row], best: usize) -> String {
     out
 }
 
-fn as_json(tuner: &Tuner, rows: &[Row], best: usize) -> Value {
+fn as_json(tuner: &Tuner, rows: &[Row]) -> Value {
+    let best = recommended(rows);
     let values = rows.iter().map(|row| {
         json!({
             "cap": row.cap,
@@ -458,7 +481,6 @@ fn as_json(tuner: &Tuner, rows: &[Row], best: usize) -> Value {
         })
     });
     json!({
-        "schema": SCHEMA,
         "file": tuner.input.name,
         "name": tuner.entry.name,
         "arch": tuner.arch,

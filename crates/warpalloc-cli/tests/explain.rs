@@ -127,24 +127,34 @@ fn json_holds_the_same() {
 }
 
 #[test]
-fn several_kernels_want_a_name() {
+fn several_kernels_are_explained_one_after_another() {
     let folder = folder();
     let text = sums(4);
     let (_, second) = text.split_once(".address_size 64\n").unwrap();
     let second = second.replace("sums", "_Z3addPj");
-    fs::write(folder.path().join("two.ptx"), format!("{text}{second}")).unwrap();
-    let run = explain(folder.path(), &["two.ptx"]);
+    fs::create_dir(folder.path().join("ptx")).unwrap();
+    let path = folder.path().join("ptx/two.ptx");
+    fs::write(path, format!("{text}{second}")).unwrap();
+    let told = out(&explain(folder.path(), &["sums.ptx", "ptx", "--no-ptxas"]));
+    for line in ["sums.ptx:4: `sums`", "ptx/two.ptx:4: `sums`", "`_Z3addPj`"] {
+        assert!(told.contains(line), "{told}");
+    }
+    let args = ["sums.ptx", "ptx", "--no-ptxas", "--json"];
+    let value: Value = serde_json::from_str(&out(&explain(folder.path(), &args))).unwrap();
+    assert_eq!(value["kernels"].as_array().map(Vec::len), Some(3));
+    let run = explain(folder.path(), &["ptx", "--value", "%r1"]);
     assert_eq!(run.status.code(), Some(2));
     assert_eq!(
         said(&run),
-        "error: --kernel names one of the kernels that two.ptx has: sums, _Z3addPj\n"
+        "error: a value or a line is one kernel's: --kernel names one of sums, _Z3addPj\n"
     );
     for name in ["_Z3addPj", "add", "add(unsigned int*)"] {
         let told = out(&explain(
             folder.path(),
-            &["two.ptx", "--kernel", name, "--no-ptxas"],
+            &["ptx/two.ptx", "--kernel", name, "--no-ptxas"],
         ));
         assert!(told.contains("`_Z3addPj`"), "{name}: {told}");
+        assert!(!told.contains("`sums`"), "{name}: {told}");
     }
 }
 
@@ -155,57 +165,162 @@ fn loose(values: usize) -> String {
         .replace("st.volatile.global.u32 [%rd1+", "red.global.add.u32 [%rd1+")
 }
 
-/// What a suggestion promises is what comes out when it is followed.
+/// Sums of a base and constants that are live all along: they can be computed again.
+fn again(values: usize) -> String {
+    let mut text = format!(
+        ".version 9.0\n.target sm_90\n.address_size 64\n\
+         .visible .entry again(.param .u64 p, .param .u32 n) {{\n\t.reg .b32 %r<{}>;\n\t.reg .b64 %rd<2>;\n\
+         \tld.param.u64 %rd1, [p];\n\tld.param.u32 %r0, [n];\n",
+        values + 1
+    );
+    for i in 1..=values {
+        text += &format!("\tadd.u32 %r{i}, %r0, {};\n", 77 * i);
+    }
+    for i in 1..=values {
+        text += &format!("\tst.volatile.global.u32 [%rd1+{}], %r{i};\n", 4 * i);
+    }
+    for i in 1..=values {
+        text += &format!("\tst.volatile.global.u32 [%rd1+{}], %r{i};\n", 8 * i);
+    }
+    text + "\tret;\n}\n"
+}
+
+/// What `warpalloc alloc` with the flags of a suggestion makes of its kernel.
+fn followed(folder: &Path, file: &str, name: &str, suggestion: &Value) -> Value {
+    let flags = suggestion["flags"].as_array().unwrap();
+    let mut args = vec!["alloc", file, "-o", "out.ptx", "--entry", name];
+    args.extend(flags.iter().map(|flag| flag.as_str().unwrap()));
+    args.push("--print-regalloc-stats=json");
+    let value: Value = serde_json::from_str(&out(&run_in(folder, &args))).unwrap();
+    let mut functions = value["functions"].as_array().unwrap().iter();
+    functions.find(|f| f["name"] == *name).unwrap().clone()
+}
+
+/// What a suggestion promises is what comes out when it is followed, on every kernel there is.
 #[test]
 fn suggestions_hold_when_they_are_followed() {
     let folder = folder();
     fs::write(folder.path().join("loose.ptx"), loose(60)).unwrap();
-    let told = out(&explain(
-        folder.path(),
-        &["loose.ptx", "--json", "--no-ptxas"],
-    ));
-    let value: Value = serde_json::from_str(&told).unwrap();
-    let suggestions = value["suggestions"].as_array().unwrap();
-    assert!(!suggestions.is_empty(), "{told}");
-    for suggestion in suggestions {
-        let what = suggestion["what"].as_str().unwrap();
-        let (_, cap) = what.split_once("--maxnreg ").unwrap();
-        let cap = cap.trim_end_matches('`');
-        let run = Command::new(env!("CARGO_BIN_EXE_warpalloc"))
-            .current_dir(folder.path())
-            .args([
-                "alloc",
-                "loose.ptx",
-                "-o",
-                "out.ptx",
-                "--regalloc=briggs",
-                "--maxnreg",
-                cap,
-            ])
-            .arg("--print-regalloc-stats=json")
-            .output()
-            .unwrap();
-        let value: Value = serde_json::from_str(&out(&run)).unwrap();
-        let function = &value["functions"][0];
-        assert_eq!(function["frame_local"], 0, "{what}");
-        assert_eq!(function["registers"], suggestion["registers"][1], "{what}");
+    fs::write(folder.path().join("again.ptx"), again(60)).unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx");
+    let corpus = corpus.to_str().unwrap();
+    let args = [
+        "loose.ptx",
+        "again.ptx",
+        corpus,
+        "--block=256",
+        "--json",
+        "--no-ptxas",
+    ];
+    let value: Value = serde_json::from_str(&out(&explain(folder.path(), &args))).unwrap();
+    let mut kinds = std::collections::BTreeSet::new();
+    for kernel in value["kernels"].as_array().unwrap() {
+        let (file, name) = (
+            kernel["file"].as_str().unwrap(),
+            kernel["name"].as_str().unwrap(),
+        );
+        for suggestion in kernel["suggestions"].as_array().unwrap() {
+            let what = suggestion["what"].as_str().unwrap();
+            kinds.insert(what.split(' ').next().unwrap().to_owned());
+            let made = followed(folder.path(), file, name, suggestion);
+            assert_eq!(
+                made["registers"], suggestion["registers"][1],
+                "{file} {name}: {what}"
+            );
+            if suggestion["effect"]
+                .as_str()
+                .unwrap()
+                .contains("no spill code")
+            {
+                assert_eq!(made["frame_local"], 0, "{file} {name}: {what}");
+                assert_eq!(made["frame_shared"], 0, "{file} {name}: {what}");
+            }
+        }
     }
+    let expected = ["cap", "compute", "keep"].map(str::to_owned);
+    assert_eq!(kinds, expected.into(), "every kind is among them");
 }
 
+/// A loop that ptxas unrolls, with loads that it brings to the front.
+fn looping() -> String {
+    let mut text = String::from(
+        ".version 9.0\n.target sm_90\n.address_size 64\n\
+         .visible .entry sums(.param .u64 p, .param .u32 n) {\n\t.reg .pred %p;\n\t.reg .f32 %f<9>;\n\
+         \t.reg .b32 %r<4>;\n\t.reg .b64 %rd<9>;\n\tld.param.u64 %rd1, [p];\n\tld.param.u32 %r2, [n];\n\
+         \tmov.u32 %r1, 0;\n\tmov.f32 %f1, 0f00000000;\nagain:\n",
+    );
+    for i in 2..=8 {
+        text += &format!("\tld.global.nc.f32 %f{i}, [%rd1+{}];\n", 4096 * i);
+    }
+    for i in 2..=8 {
+        text += &format!("\tfma.rn.f32 %f1, %f1, %f{i}, %f{i};\n");
+    }
+    text + "\tadd.s64 %rd1, %rd1, 4;\n\tadd.s32 %r1, %r1, 1;\n\tsetp.lt.u32 %p, %r1, %r2;\n\
+            \t@%p bra again;\n\tld.param.u64 %rd2, [p];\n\tst.global.f32 [%rd2], %f1;\n\tret;\n}\n"
+}
+
+/// With ptxas, what it takes of the text that was tried is what is told.
 #[test]
 fn with_ptxas_suggestions_are_tried_on_machine_code() {
     let Some(real) = ptxas::ptxas() else { return };
     let folder = folder();
     fs::write(folder.path().join("loose.ptx"), loose(60)).unwrap();
-    let args = ["loose.ptx", "--json", "--ptxas", real.to_str().unwrap()];
-    let value: Value = serde_json::from_str(&out(&explain(folder.path(), &args))).unwrap();
-    for suggestion in value["suggestions"].as_array().unwrap() {
-        let effect = suggestion["effect"].as_str().unwrap();
-        assert!(effect.contains("no spill code"), "{effect}");
-        let registers = &suggestion["registers"];
-        assert!(
-            registers[1].as_u64() < registers[0].as_u64(),
-            "{suggestion}"
-        );
+    fs::write(folder.path().join("again.ptx"), again(60)).unwrap();
+    fs::write(folder.path().join("loop.ptx"), looping()).unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx");
+    for name in ["saxpy", "reduce", "stencil", "localarr", "locals"] {
+        let file = format!("{name}.sm_90.ptx");
+        fs::copy(corpus.join(&file), folder.path().join(&file)).unwrap();
     }
+    let args = [
+        ".",
+        "--json",
+        "--block=256",
+        "--ptxas",
+        real.to_str().unwrap(),
+    ];
+    let value: Value = serde_json::from_str(&out(&explain(folder.path(), &args))).unwrap();
+    let registers = |name: &str, text: &str| {
+        fs::write(folder.path().join("tried"), text).unwrap();
+        let mut command = Command::new(&real);
+        command.current_dir(folder.path());
+        command.args([
+            "-arch=sm_90",
+            "-v",
+            "-o",
+            "tried.cubin",
+            "tried",
+            "-e",
+            name,
+        ]);
+        let told = said(&command.output().unwrap());
+        let (_, used) = told.split_once("Used ").unwrap();
+        used.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let mut tried = 0;
+    for kernel in value["kernels"].as_array().unwrap() {
+        let (file, name) = (
+            kernel["file"].as_str().unwrap(),
+            kernel["name"].as_str().unwrap(),
+        );
+        for suggestion in kernel["suggestions"].as_array().unwrap() {
+            let what = suggestion["what"].as_str().unwrap();
+            let text = if what.starts_with("unroll") {
+                let text = fs::read_to_string(folder.path().join(file)).unwrap();
+                text.replace(") {\n", ") .pragma \"nounroll\";\n{\n")
+            } else {
+                followed(folder.path(), file, name, suggestion);
+                let text = fs::read_to_string(folder.path().join("out.ptx")).unwrap();
+                let lines = text.lines().filter(|line| {
+                    // A value that is computed again has to help without a cap.
+                    !(what.starts_with("compute") && line.starts_with(".maxnreg"))
+                });
+                lines.map(|line| format!("{line}\n")).collect()
+            };
+            let after = suggestion["registers"][1].as_u64();
+            assert_eq!(Some(registers(name, &text)), after, "{file} {name}: {what}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 2, "{value}");
 }

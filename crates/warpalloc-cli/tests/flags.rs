@@ -258,6 +258,18 @@ fn a_knob_of_another_allocator_is_told() {
     assert!(warpalloc(&heeded, source).stderr.is_empty());
 }
 
+/// Hoisting is a pass that `briggs` has too, and `scan` has not.
+#[test]
+fn a_knob_of_a_pass_that_several_allocators_have_is_no_knob_of_another() {
+    let source = ".version 9.0\n.target sm_90\n.entry k() {\n\tret;\n}\n";
+    let knob = ["alloc", "-", "--knob", "HoistInvariantsPolicy=never"];
+    let briggs = [&knob[..], &["--regalloc=briggs"]].concat();
+    assert!(warpalloc(&briggs, source).stderr.is_empty());
+    let scan = [&knob[..], &["--regalloc=scan"]].concat();
+    let said = text(&warpalloc(&scan, source).stderr);
+    assert!(said.contains("does nothing for scan"), "{said}");
+}
+
 #[test]
 fn every_option_is_listed_with_its_values() {
     let said = text(&warpalloc(&["options"], "").stdout);

@@ -32,7 +32,7 @@ fn every_knob_is_listed_with_type_default_and_meaning() {
     let inert = |line: &&str| line.contains(" none ");
     let inert: Vec<_> = text.lines().filter(inert).collect();
     let has_reason = |line: &&str| line.ends_with(')');
-    assert_eq!(inert.len(), 6, "{inert:?}");
+    assert_eq!(inert.len(), 7, "{inert:?}");
     assert!(inert.iter().all(has_reason), "{inert:?}");
     let json = warpalloc(&["knobs", "--json"]).stdout;
     let document: serde_json::Value = serde_json::from_slice(&json).expect("JSON");

@@ -2,7 +2,7 @@
 //! through its variable.
 //!
 //! nvcc is tested where it lies beside the ptxas of `WARPALLOC_PTXAS` with all it needs, Triton
-//! where `WARPALLOC_TRITON` names a Python that has it.
+//! where `WARPALLOC_TRITON` names a Python that has it, clang where `WARPALLOC_CLANG` names one.
 #![cfg(unix)]
 
 #[path = "common/ptxas.rs"]
@@ -46,6 +46,26 @@ fn calls(log: &Path) -> Vec<Value> {
 
 #[test]
 fn nvcc_compiles_through_a_toolkit_of_links() {
+    compile_through_links(&["saxpy", "sgemm_rb", "localarr", "reduce"]);
+}
+
+/// Candidates of the largest kernels take minutes to compare.
+#[test]
+#[ignore = "minutes"]
+fn nvcc_compiles_the_whole_corpus_through_a_toolkit_of_links() {
+    let sources = fs::read_dir(repository().join("corpus")).unwrap();
+    let sources = sources.map(|entry| entry.unwrap().path());
+    let sources = sources.filter(|path| path.extension().is_some_and(|ending| ending == "cu"));
+    let names: Vec<String> = sources
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    compile_through_links(&names);
+}
+
+/// Compiles sources of the corpus with nvcc and with the nvcc of a toolkit of links. Results differ
+/// where the log says that a kernel was replaced, and only there.
+fn compile_through_links(names: &[impl AsRef<str>]) {
     let Some(real) = ptxas::ptxas() else { return };
     let real = fs::canonicalize(real).unwrap();
     let bin = real.parent().unwrap();
@@ -57,7 +77,8 @@ fn nvcc_compiles_through_a_toolkit_of_links() {
     }
     let folder = installed(&real);
     let log = folder.path().join("log");
-    for name in ["saxpy", "sgemm_rb", "localarr", "reduce"] {
+    for name in names {
+        let name = name.as_ref();
         let compiled = |nvcc: &Path, to: &str| {
             let out = folder.path().join(to);
             let run = Command::new(nvcc)
@@ -141,4 +162,42 @@ for name in ['softmax', 'matmul_fp16_capped', 'scans']:
     if calls.iter().all(|call| call["outcome"] != "replaced") {
         assert_eq!(plain, shimmed);
     }
+}
+
+/// A kernel that needs no header of CUDA, so that any clang compiles it.
+#[test]
+fn clang_compiles_through_its_flag() {
+    let (Some(clang), Some(real)) = (std::env::var_os("WARPALLOC_CLANG"), ptxas::ptxas()) else {
+        eprintln!("skipped: no clang; set WARPALLOC_CLANG to one");
+        return;
+    };
+    let real = fs::canonicalize(real).unwrap();
+    let toolkit = real.parent().unwrap().parent().unwrap();
+    let folder = installed(&real);
+    let log = folder.path().join("log");
+    let source = folder.path().join("k.cu");
+    let text = "extern \"C\" __attribute__((global)) void k(float *p) { p[0] = p[1] + p[2]; }\n";
+    fs::write(&source, text).unwrap();
+    let compiled = |ptxas: &Path, to: &str| {
+        let out = folder.path().join(to);
+        let mut command = Command::new(&clang);
+        command.args(["-w", "-x", "cuda", "--cuda-device-only", "-c", "-O3"]);
+        command.args(["--cuda-gpu-arch=sm_80", "-nocudainc", "-nocudalib"]);
+        command.args(["-Xcuda-ptxas", "-maxrregcount=32", "-o"]);
+        command.arg(&out).arg(&source);
+        command.arg(format!("--cuda-path={}", toolkit.display()));
+        command.arg(format!("--ptxas-path={}", ptxas.display()));
+        command.env("WARPALLOC_SHIM_LOG", &log);
+        let run = command.output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{said}");
+        fs::read(out).unwrap()
+    };
+    let plain = compiled(&real, "plain");
+    assert!(calls(&log).is_empty());
+    let shimmed = compiled(&folder.path().join("shim/bin/ptxas"), "shimmed");
+    let calls = calls(&log);
+    assert_eq!(calls.len(), 1, "the shim was called");
+    assert_eq!(calls[0]["reason"], "ptxas does not spill");
+    assert!(plain == shimmed);
 }

@@ -61,7 +61,7 @@ fn without_ptxas_the_most_warps_without_spills_are_recommended() {
         "k.ptx:4: `k` for sm_90, 256 threads and 0 bytes of shared memory per block"
     );
     assert!(
-        lines[2].starts_with("  none    62     32      0       0      -      -  briggs"),
+        lines[2].starts_with("  none    62     32      0       0      -      -  fatpoint"),
         "{told}"
     );
     let best = lines.iter().find(|line| line.starts_with('>')).unwrap();
@@ -139,4 +139,27 @@ fn with_ptxas_cycles_are_compared() {
     out(&tune(folder.path(), &args));
     let cubin = fs::read(folder.path().join("out.cubin")).unwrap();
     assert!(cubin.starts_with(b"\x7fELF"));
+}
+
+#[test]
+fn several_kernels_are_tuned_one_after_another() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("ptx")).unwrap();
+    let other = loose(30).replace("entry k(", "entry other(");
+    fs::write(folder.path().join("ptx/other.ptx"), other).unwrap();
+    let args = ["k.ptx", "ptx", "--block", "256", "--no-ptxas"];
+    let told = out(&tune(folder.path(), &args));
+    assert!(
+        told.contains("k.ptx:4: `k`") && told.contains("\nptx/other.ptx:4: `other`"),
+        "{told}"
+    );
+    let value = out(&tune(folder.path(), &[&args[..], &["--json"]].concat()));
+    let value: Value = serde_json::from_str(&value).unwrap();
+    assert_eq!(value["kernels"][1]["name"], "other");
+    let run = tune(folder.path(), &[&args[..], &["-o", "out.ptx"]].concat());
+    assert_eq!(run.status.code(), Some(2));
+    assert_eq!(
+        said(&run),
+        "error: -o writes one kernel, and 2 are tuned: --kernel names one\n"
+    );
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use warpalloc::Allocation;
-use warpalloc::allocation::Edit;
-use warpalloc::function::{Function, Inst, VReg};
+use warpalloc::allocation::{Edit, Point, SlotAddr};
+use warpalloc::analysis::{Liveness, Order};
+use warpalloc::function::{Block, Function, Inst, Kind, VReg};
 use warpalloc::target::{PReg, Target};
 
 /// Which values spill code is for.
@@ -16,27 +17,53 @@ pub(crate) struct Fates {
     pub recomputed: BTreeMap<VReg, usize>,
 }
 
-/// Follows registers through each block of an allocated function. What a register holds at the
-/// start of a block is known from the first operand that names it.
+/// Follows registers through an allocated function, each block from what a block before it left in
+/// them. What a register holds that is not known by then is known from the first operand that names it.
 pub(crate) fn fates(function: &Function, target: &Target, allocation: &Allocation) -> Fates {
     let mut walk = Walk {
         function,
         target,
         holds: BTreeMap::new(),
+        slots: BTreeMap::new(),
         fates: Fates::default(),
     };
-    for block in function.blocks() {
-        walk.holds.clear();
+    let liveness = Liveness::compute(function);
+    let mut edges: BTreeMap<(Block, u32), Vec<&Edit>> = BTreeMap::new();
+    for (point, edit) in allocation.edits.iter() {
+        if let Point::Edge(block, succ) = point {
+            edges.entry((block, succ)).or_default().push(edit);
+        }
+    }
+    let mut entered: BTreeMap<Block, BTreeMap<PReg, VReg>> = BTreeMap::new();
+    for &block in Order::compute(function).all() {
+        walk.holds = entered.remove(&block).unwrap_or_default();
+        walk.holds
+            .retain(|_, value| liveness.is_live_in(block, *value));
+        let mut last = None;
         for inst in allocation.block_insts(function, block) {
             for edit in allocation.edits.before(inst) {
                 walk.edit(inst, edit);
             }
-            if !allocation.deleted.contains(inst) {
-                walk.operands(inst, allocation.operands(function, inst));
+            match allocation.deleted.contains(inst) {
+                true => walk.renamed(inst, allocation.operands(function, inst)),
+                false => walk.operands(inst, allocation.operands(function, inst)),
             }
             for edit in allocation.edits.after(inst) {
                 walk.edit(inst, edit);
             }
+            last = Some(inst);
+        }
+        let left = std::mem::take(&mut walk.holds);
+        for (number, edge) in function.succs(block).iter().enumerate() {
+            walk.holds = left.clone();
+            let edits = edges.get(&(block, number as u32));
+            for edit in edits.into_iter().flatten() {
+                if let Some(last) = last {
+                    walk.edit(last, edit);
+                }
+            }
+            let state = std::mem::take(&mut walk.holds);
+            entered.entry(edge.block).or_insert(state);
         }
     }
     walk.fates
@@ -47,6 +74,8 @@ struct Walk<'w> {
     target: &'w Target,
     /// By unit, the value in it.
     holds: BTreeMap<PReg, VReg>,
+    /// By slot, the value that was last stored there.
+    slots: BTreeMap<SlotAddr, VReg>,
     fates: Fates,
 }
 
@@ -60,6 +89,21 @@ impl Walk<'_> {
                     self.put(register, operand.vreg);
                 }
             }
+        }
+    }
+
+    /// A copy that needs no code, because both sides share a register, gives what is in it
+    /// another name.
+    fn renamed(&mut self, inst: Inst, registers: &[PReg]) {
+        let operands = self.function.operands(inst);
+        if self.function.inst(inst).kind != Kind::Copy || operands.len() != 2 {
+            return;
+        }
+        if let &[a, b] = registers
+            && a == b
+            && let Some(result) = operands.iter().find(|operand| operand.role.writes())
+        {
+            self.put(a, result.vreg);
         }
     }
 
@@ -86,7 +130,10 @@ impl Walk<'_> {
                     self.set(b, held);
                 }
             }
-            Edit::Store { from, width, .. } => {
+            Edit::Store { to, from, width } => {
+                if let Some(&value) = self.holds.get(from) {
+                    self.slots.insert(*to, value);
+                }
                 for unit in 0..usize::from(*width) {
                     let Some(&value) = self.holds.get(&from.offset(unit)) else {
                         continue;
@@ -97,9 +144,10 @@ impl Walk<'_> {
                     }
                 }
             }
-            Edit::Reload { to, width, .. } => {
+            Edit::Reload { to, from, width } => {
+                let value = self.slots.get(from).copied();
                 for unit in 0..usize::from(*width) {
-                    self.holds.remove(&to.offset(unit));
+                    self.set(to.offset(unit), value);
                 }
             }
             Edit::Recompute { inst, regs } => {

@@ -52,6 +52,14 @@ impl SpillCode {
     ) -> SpillCode {
         let function = &lowered.function;
         let line = |inst: Inst| Some(lines.line(lowered.span(inst)?.start));
+        // What stands around an instruction without text is told with the nearest one before it that
+        // has some, or behind it.
+        let texts: Vec<Inst> = function.insts().filter(|i| line(*i).is_some()).collect();
+        let near = |inst: Inst| {
+            let behind = texts.partition_point(|text| *text <= inst);
+            let text = texts.get(behind.saturating_sub(1)).copied();
+            text.and_then(line)
+        };
         let mut code = SpillCode {
             cycles: AddedCycles::of(function, target).net(allocation),
             ..SpillCode::default()
@@ -67,7 +75,7 @@ impl SpillCode {
                 Edit::Recompute { .. } => &mut code.recomputes,
                 _ => continue,
             };
-            if let Some(line) = inst.and_then(line) {
+            if let Some(line) = inst.and_then(near) {
                 *counts.entry(line).or_default() += 1;
             }
         }
@@ -84,7 +92,7 @@ impl SpillCode {
                 name: names[vreg.as_u32() as usize]?.to_owned(),
                 registers: general_registers(function, target, vreg),
                 written: first.get(&vreg).copied().and_then(line),
-                stores: insts.into_iter().filter_map(line).collect(),
+                stores: insts.into_iter().filter_map(near).collect(),
             })
         });
         code.values = spilled.collect();
@@ -97,7 +105,9 @@ impl SpillCode {
 mod tests {
     use super::*;
     use crate::module::{ModuleOptions, Outcome, allocate_module};
+    use std::collections::BTreeSet;
     use warpalloc::cycles::MEMORY_CYCLES;
+    use warpalloc::{Options, Strategy};
 
     /// Thirty loads that are stored in the same order.
     fn source() -> String {
@@ -149,6 +159,38 @@ mod tests {
             "reloads stand before the stores that read them: {:?}",
             code.reloads
         );
+    }
+
+    /// Every store is told with a value, also where the value comes from another block, and every store
+    /// and reload with a line.
+    #[test]
+    fn spill_code_of_loops_is_told_whole() {
+        let path = format!("{}/wide.sm_90.ptx", crate::apply::tests::CORPUS);
+        let source = std::fs::read_to_string(path).unwrap();
+        for strategy in [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan] {
+            let options = ModuleOptions {
+                maxnreg: Some(32),
+                entries: vec!["quads".to_owned()],
+                options: Options::with_strategy(strategy),
+                spill_code: true,
+                ..ModuleOptions::default()
+            };
+            let result = allocate_module(&source, &options, None).unwrap();
+            let own = result.functions.iter().find(|f| f.name == "quads").unwrap();
+            let Outcome::Allocated(allocated) = &own.outcome else {
+                panic!("{own:?}")
+            };
+            let (code, edits) = (
+                allocated.spill_code.as_ref().unwrap(),
+                &allocated.stats.edits,
+            );
+            let total = |counts: &BTreeMap<usize, usize>| counts.values().sum::<usize>() as u32;
+            assert_eq!(total(&code.stores), edits.stores, "{strategy}");
+            assert_eq!(total(&code.reloads), edits.reloads, "{strategy}");
+            let told: BTreeSet<usize> = code.values.iter().flat_map(|v| v.stores.clone()).collect();
+            let lines: BTreeSet<usize> = code.stores.keys().copied().collect();
+            assert_eq!(told, lines, "{strategy}");
+        }
     }
 
     #[test]

@@ -23,6 +23,11 @@ def test_the_module_is_for_every_python() -> None:
     assert any(name.startswith("_warpalloc.abi3.") for name in names), names
 
 
+def test_the_module_is_not_bound_to_one_python() -> None:
+    [module] = [file for file in resources.files(warpalloc).iterdir() if file.name.startswith("_warpalloc.abi3.")]
+    assert b"libpython" not in module.read_bytes()
+
+
 def test_types_are_whole() -> None:
     pytest.importorskip("mypy")
     here = Path(__file__).parent

@@ -6,19 +6,10 @@
 
 use crate::function::{Block, Function, Inst};
 use crate::stats::{EditCounts, Stats};
+pub use crate::target::Space;
 use crate::target::{PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
-
-/// Memory that spilled values go to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Space {
-    /// Per-thread local memory.
-    #[default]
-    Local,
-    /// Shared memory, laid out per thread by the client.
-    Shared,
-}
 
 /// A place in the spill frame of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +35,7 @@ impl Frame {
         match space {
             Space::Local => self.local,
             Space::Shared => self.shared,
+            Space::Argument => 0,
         }
     }
 }
@@ -238,6 +230,9 @@ pub struct Allocation {
     /// The register of every operand, in the row of all operands
     /// ([`Function::operand_range`]).
     pub registers: Vec<PReg>,
+    /// Operands that are in memory, by their place in the row of all operands, ascending.
+    /// What `registers` has for them means nothing.
+    pub memory: Vec<(u32, SlotAddr)>,
     /// The code to insert.
     pub edits: Edits,
     /// Instructions that need no code: coalesced copies, dead or rematerialised definitions.
@@ -257,6 +252,17 @@ impl Allocation {
         &self.registers[function.operand_range(inst)]
     }
 
+    /// The slot of the operand of `inst` at `position`, if it is in memory rather than in a
+    /// register. Only operands whose constraint allows it are.
+    pub fn slot(&self, function: &Function, inst: Inst, position: usize) -> Option<SlotAddr> {
+        if self.memory.is_empty() {
+            return None;
+        }
+        let index = (function.operand_range(inst).start + position) as u32;
+        let at = self.memory.binary_search_by_key(&index, |m| m.0).ok()?;
+        Some(self.memory[at].1)
+    }
+
     /// Every unit that an instruction with code of its own or an edit names.
     pub fn touched(&self, function: &Function, target: &Target) -> RegSet {
         let mut touched = RegSet::new(target);
@@ -269,8 +275,10 @@ impl Allocation {
             operands.map(|o| target.width(function.vreg(o.vreg).class))
         };
         for inst in function.insts().filter(|&i| !self.deleted.contains(i)) {
-            let regs = self.operands(function, inst).iter();
-            regs.zip(widths(inst)).for_each(|(&reg, w)| touch(reg, w));
+            let regs = self.operands(function, inst).iter().zip(widths(inst));
+            let in_register = |at: &usize| self.slot(function, inst, *at).is_none();
+            let regs = regs.enumerate().filter(|(at, _)| in_register(at));
+            regs.for_each(|(_, (&reg, w))| touch(reg, w));
         }
         for (_, edit) in self.edits.iter() {
             match *edit {

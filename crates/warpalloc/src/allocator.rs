@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::function::Function;
 use crate::options::Options;
 use crate::pipeline;
+use crate::stats::Clock;
 use crate::target::Target;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -82,7 +83,7 @@ pub fn allocate_all(
     results.map(|result| result.unwrap_or_else(lost)).collect()
 }
 
-/// Allocates one function after the other in the same memory.
+/// Allocates one function after the other, proving them in the same memory.
 ///
 /// It holds no state but memory: what it returns does not depend on what it did before, and
 /// it may move between threads.
@@ -115,7 +116,7 @@ impl Allocator {
     ) -> Result<Allocation, Error> {
         let liveness = function.validated(target)?;
         let split = self.checker.split(function, Some(&liveness))?;
-        let allocation = match &split {
+        let mut allocation = match &split {
             None => pipeline::allocate(function, &liveness, target, options)?,
             Some(split) => {
                 let liveness = Liveness::compute(&split.function);
@@ -124,8 +125,10 @@ impl Allocator {
             }
         };
         if options.verify {
+            let mut clock = Clock::start();
             let checker = &mut self.checker;
             checker.check_split(function, split.as_ref(), target, &allocation)?;
+            clock.lap(&mut allocation.stats, "check");
         }
         Ok(allocation)
     }
@@ -167,6 +170,32 @@ mod tests {
         is_send::<Allocator>();
         is_send::<Allocation>();
         is_send::<Function>();
+    }
+
+    #[test]
+    fn results_are_checked_unless_that_is_turned_off() {
+        let case = text::parse(
+            "target hardware sm_90
+             kernel f {
+             block0:
+                 v0:r32 = load : read
+                 store v0 : write
+                 exit : exit write
+             }",
+        )
+        .unwrap();
+        for strategy in Strategy::ALL {
+            for verify in [true, false] {
+                let options = Options {
+                    verify,
+                    ..Options::with_strategy(strategy)
+                };
+                let allocation = allocate(&case.function, &case.target, &options).unwrap();
+                let mut phases = allocation.stats.phases.iter();
+                let is_checked = phases.any(|(phase, _)| *phase == "check");
+                assert_eq!(is_checked, verify, "{}", strategy.name());
+            }
+        }
     }
 
     /// A checker that remembered anything would accept or refuse what a fresh one does not.

@@ -66,7 +66,7 @@ impl<'a> AddedCycles<'a> {
             Edit::Move { .. } | Edit::Transfer { .. } => 1.0,
             Edit::Swap { .. } => 3.0,
             Edit::Store { to: slot, .. } | Edit::Reload { from: slot, .. } => {
-                self.memory[slot.space as usize]
+                self.memory[usize::from(slot.space == Space::Shared)]
             }
             Edit::Recompute { inst, .. } => f64::from(self.function.inst(*inst).remat.unwrap_or(1)),
         }

@@ -49,6 +49,7 @@ mod interference;
 #[doc(hidden)]
 pub mod internals;
 mod ir;
+mod memory_operands;
 mod naive;
 mod passes;
 mod pipeline;

@@ -25,6 +25,7 @@ use crate::error::{Error, Place};
 use crate::frame::{self, spill_space};
 use crate::function::{Function, Inst};
 use crate::ir::{Facts, Program};
+use crate::memory_operands;
 use crate::naive;
 use crate::options::{Options, Strategy};
 use crate::passes::hoist::{count_hoisted, hoist_invariants};
@@ -45,6 +46,9 @@ pub(crate) fn allocate(
     target: &Target,
     options: &Options,
 ) -> Result<Allocation, Error> {
+    if let Some(lowered) = memory_operands::lower(function, target) {
+        return allocate_lowered(function, &lowered, target, options);
+    }
     let whole = Pipeline::new(function, liveness, target, options);
     let colourer = &mut *colour::colourer(options);
     if options.frame_base == 0 {
@@ -59,6 +63,36 @@ pub(crate) fn allocate(
     let rest = target.clone().with_budget(File::MAIN, rest);
     let colourer = &mut *colour::colourer(options);
     Pipeline::new(function, liveness, &rest, options).run(colourer)
+}
+
+/// Allocates a function whose operands may be in memory.
+fn allocate_lowered(
+    function: &Function,
+    lowered: &memory_operands::Lowered,
+    target: &Target,
+    options: &Options,
+) -> Result<Allocation, Error> {
+    let in_place = |error| lowered.place_in(error);
+    let liveness = lowered.function.validated(target).map_err(in_place)?;
+    let allocation = allocate(&lowered.function, &liveness, target, options).map_err(in_place)?;
+    let space = spill_space(function, target, options)?;
+    let allocation = lowered.raise(function, target, allocation, space);
+    frame_within_limit(target, allocation.frame)?;
+    Ok(allocation)
+}
+
+fn frame_within_limit(target: &Target, frame: Frame) -> Result<(), Error> {
+    let (needed, limit) = (frame.local.max(frame.shared), target.frame_limit());
+    match needed > limit {
+        false => Ok(()),
+        true => Err(Error::FrameTooLarge {
+            place: Place::Function,
+            value: None,
+            needed,
+            limit,
+            help: "raise the register budget, or split the function".into(),
+        }),
+    }
 }
 
 /// A function, and how it is to be allocated.
@@ -438,18 +472,7 @@ impl<'a> Pipeline<'a> {
         clock.lap(&mut allocation.stats, "clean up");
         frame::compact::compact(self.function, self.target, allocation, self.options);
         clock.lap(&mut allocation.stats, "compact");
-        let (frame, limit) = (allocation.frame, self.target.frame_limit());
-        let needed = frame.local.max(frame.shared);
-        match needed > limit {
-            false => Ok(()),
-            true => Err(Error::FrameTooLarge {
-                place: Place::Function,
-                value: None,
-                needed,
-                limit,
-                help: "raise the register budget, or split the function".into(),
-            }),
-        }
+        frame_within_limit(self.target, allocation.frame)
     }
 }
 

@@ -145,3 +145,32 @@ fn ratio(part: u32, whole: u32) -> f64 {
         whole => part as f64 / whole as f64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path of three nodes and a node apart: two edges of six, one neighbour in the mean.
+    #[test]
+    fn degrees_and_rates_are_counted_by_definition() {
+        let graph = GraphStats {
+            nodes: 4,
+            edges: 2,
+            max_degree: 2,
+        };
+        assert_eq!(graph.average_degree(), 1.0);
+        assert_eq!(graph.density(), 2.0 / 6.0);
+        assert_eq!(GraphStats::default().average_degree(), 0.0);
+        let stats = Stats {
+            values: 8,
+            spilled: 2,
+            rematerialised: 1,
+            copies: 4,
+            coalesced: 3,
+            ..Stats::default()
+        };
+        assert_eq!(stats.spill_rate(), 0.25);
+        assert_eq!(stats.coalescing_rate(), 0.75);
+        assert_eq!(Stats::default().coalescing_rate(), 1.0);
+    }
+}

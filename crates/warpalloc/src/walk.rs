@@ -21,7 +21,8 @@ use crate::target::PReg;
 /// The next thing to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
-    /// An instruction of the function, its operands in these registers, in their order.
+    /// An instruction of the function, its operands in these registers, in their order. What
+    /// stands for an operand in memory means nothing; [`Allocation::slot`] has its place.
     Inst(Inst, &'a [PReg]),
     /// Code to insert.
     Edit(&'a Edit),

@@ -12,7 +12,7 @@ use warpalloc::check::trace::{self, Limits};
 use warpalloc::function::{Builder, Effect, Function, VReg};
 use warpalloc::generate::{self, Rng, Shape};
 use warpalloc::target::{File, FileInfo, MovePath, Target};
-use warpalloc::{Allocation, Options, Strategy, allocate};
+use warpalloc::{Allocation, Options, Strategy, allocate, text};
 
 /// What a campaign came to.
 #[derive(Debug, Default)]
@@ -178,6 +178,113 @@ fn proved(function: &Function, target: &Target, strategy: Strategy) -> Allocatio
         assert!(moves, "{strategy}: {edit:?}");
     }
     allocation
+}
+
+/// Damages the code that stands in for exchanges and copies. Whatever runs differently, or
+/// is no code of the machine, the checker refuses.
+#[test]
+fn the_checker_catches_damaged_moves() {
+    let machines = [amd_machines(), risc_machines()].concat();
+    let (mut caught, mut harmless, mut impossible) = (0, 0, 0);
+    for seed in 0..120 {
+        let mut rng = Rng::new(seed);
+        let shape = Shape::random(60, &mut rng);
+        let target = &machines[rng.below(machines.len())];
+        let function = generate::function(&shape, target, &mut rng);
+        let options = Options::with_strategy(CLEVER[rng.below(3)]);
+        let allocation = allocate(&function, target, &options).unwrap();
+        let edits: Vec<_> = allocation
+            .edits
+            .iter()
+            .map(|(p, e)| (p, e.clone()))
+            .collect();
+        for _ in 0..8.min(edits.len()) {
+            let mut damaged = edits.clone();
+            let at = rng.below(damaged.len());
+            let width = |n: u8| n.saturating_sub(1).max(1);
+            let is_impossible = match &mut damaged[at].1 {
+                Edit::Move { to, from, width } if rng.one_in(2) => {
+                    let (a, b, width) = (*to, *from, *width);
+                    damaged[at].1 = Edit::Swap { a, b, width };
+                    true
+                }
+                Edit::Transfer { to, from, regs } if rng.one_in(2) => {
+                    let (to, from, width) = (*to, *from, *regs);
+                    damaged[at].1 = Edit::Move { to, from, width };
+                    true
+                }
+                Edit::Move { to, .. } | Edit::Transfer { to, .. } | Edit::Reload { to, .. } => {
+                    *to = to.offset(1);
+                    false
+                }
+                Edit::Store { from, width: w, .. } => {
+                    *from = from.offset(1);
+                    *w = width(*w);
+                    false
+                }
+                _ => {
+                    damaged.remove(at);
+                    false
+                }
+            };
+            let mut mutant = allocation.clone();
+            mutant.edits = warpalloc::allocation::Edits::new(&function, damaged);
+            let refused = check(&function, target, &mutant).is_err();
+            assert!(refused || !is_impossible, "seed {seed}");
+            let differs = (0..4).any(|run| {
+                trace::compare(&function, target, &mutant, Limits::default(), run).is_err()
+            });
+            assert!(refused || !differs, "seed {seed}");
+            impossible += usize::from(is_impossible);
+            match refused {
+                true => caught += 1,
+                false => harmless += 1,
+            }
+        }
+    }
+    println!("{caught} caught, {impossible} of them impossible, {harmless} harmless");
+    assert!(
+        caught > 100 && impossible > 20,
+        "{caught}, {impossible}, {harmless}"
+    );
+}
+
+#[test]
+fn a_value_is_where_the_client_would_like_it_to_be() {
+    let target = risc::target().unwrap();
+    let text = "target risc x=32
+        kernel f {
+        block0:
+            v0:int.hint_x28 = load : read
+            v1:int.hint_x28 = load #1 : read
+            v2:float.hint_f9 = load #2 : read
+            store v0, v1, v2 : write
+            exit : exit write
+        }";
+    let case = text::parse_for(text, std::slice::from_ref(&target)).unwrap();
+    assert_eq!(
+        text::parse_for(&case.to_string(), &[target]).unwrap(),
+        case,
+        "it prints and parses"
+    );
+    for strategy in CLEVER {
+        let allocation = proved(&case.function, &case.target, strategy);
+        let store = case.function.insts().nth(3).unwrap();
+        let regs = allocation.operands(&case.function, store);
+        let names: Vec<String> = regs
+            .iter()
+            .map(|&reg| case.target.reg_name(reg).to_string())
+            .collect();
+        let wanted = names[..2].iter().filter(|name| *name == "x28").count();
+        assert_eq!((wanted, &*names[2]), (1, "f9"), "{strategy}: {names:?}");
+    }
+    let wrong = text.replace("hint_f9", "hint_x9");
+    let case = text::parse_for(&wrong, &[risc::target().unwrap()]).unwrap();
+    let error = allocate(&case.function, &case.target, &Options::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid function: function: v2 is hinted to x9, where no float starts"
+    );
 }
 
 const CLEVER: [Strategy; 3] = [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan];

@@ -134,6 +134,11 @@
         within.warps === null ? null : element('span', null, counted(within.warps, 'warp')), spills);
     });
     find('#cap-choices .chips').append(...chips);
+    if (data.caps.every((within) => !within.allocators.length)) {
+      // Of machine code alone there is nothing to choose.
+      find('#cap-choices').hidden = true;
+      find('#caps-title').textContent = 'Occupancy';
+    }
     find('#caps').hidden = !data.cliffs.length && data.caps.every((within) => !within.allocators.length);
   }
 
@@ -166,7 +171,7 @@
     const parts = [];
     if (within.cap === null) {
       if (data.taken) parts.push(`As it is, the kernel takes ${counted(data.taken.registers, 'register')}`, warps === null ? '.' : `, and ${counted(warps, 'warp')} of ${data.max_warps} are resident.`);
-      if (data.caps.length === 1 && data.cliffs.length) parts.push(' No step of occupancy is within reach of a cap.');
+      if (isPtx && data.caps.length === 1 && data.cliffs.length) parts.push(' No step of occupancy is within reach of a cap.');
     } else {
       parts.push(`Within ${counted(within.cap, 'register')}`);
       if (warps !== null) parts.push(`, ${counted(warps, 'warp')} of ${data.max_warps} are resident`, now !== null && now !== warps ? ` instead of ${now}` : '');
@@ -493,7 +498,7 @@
     const text = element('span', { class: 'text' });
     coloured(text, code.lines[line]);
     const shown = isPtx ? String(lineNumber(line)) : (line * 16).toString(16).padStart(4, '0');
-    row.append(element('span', { class: 'number' }, shown), ...(count ? [live] : []), marked, text);
+    row.append(element('span', { class: 'number' }, shown), ...(count ? [live] : []), ...(isPtx ? [marked] : []), text);
   }
 
   /* ---- the pane beside the code: source or machine code ---- */

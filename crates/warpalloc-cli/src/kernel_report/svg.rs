@@ -73,6 +73,17 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Lines at quarters of `top`, each with its number.
+fn grid(out: &mut String, from: f64, to: f64, top: f64, y: impl Fn(f64) -> f64) {
+    for part in 0..=4 {
+        let value = top * f64::from(part) / 4.0;
+        let height = y(value);
+        line(out, "grid", [from, height, to, height]);
+        let number = format!("{value:.0}");
+        label(out, "dim end", from - 8.0, height + 4.0, &number);
+    }
+}
+
 fn pressure(out: &mut String, report: &KernelReport, listing: &Listing) {
     let taken = report.taken.as_ref().map_or(0, |taken| taken.registers);
     let top = listing.most().unwrap_or(0).max(taken as usize).max(8) as f64;
@@ -80,17 +91,7 @@ fn pressure(out: &mut String, report: &KernelReport, listing: &Listing) {
     let top = (top / 16.0).ceil() * 16.0;
     let (from, to) = (LEFT, SPLIT - 40.0);
     let y = |live: f64| BOTTOM - (BOTTOM - TOP) * live / top;
-    for part in 0..=4 {
-        let live = top * f64::from(part) / 4.0;
-        line(out, "grid", [from, y(live), to, y(live)]);
-        label(
-            out,
-            "dim end",
-            from - 8.0,
-            y(live) + 4.0,
-            &format!("{live:.0}"),
-        );
-    }
+    grid(out, from, to, top, y);
     let columns = columns(listing, (to - from) as usize);
     let x = |at: usize| from + (to - from) * at as f64 / columns.len() as f64;
     let mut path = format!("M{:.1} {:.1}", x(0), y(0.0));
@@ -123,17 +124,7 @@ fn occupancy(out: &mut String, report: &KernelReport) {
     let (from, to) = (SPLIT + 40.0, RIGHT);
     let x = |registers: f64| from + (to - from) * registers / REGISTERS;
     let y = |warps: f64| BOTTOM - (BOTTOM - TOP) * warps / most;
-    for part in 0..=4 {
-        let warps = most * f64::from(part) / 4.0;
-        line(out, "grid", [from, y(warps), to, y(warps)]);
-        label(
-            out,
-            "dim end",
-            from - 8.0,
-            y(warps) + 4.0,
-            &format!("{warps:.0}"),
-        );
-    }
+    grid(out, from, to, most, y);
     let mut path = String::new();
     for step in &report.staircase {
         let height = y(f64::from(step.warps));

@@ -63,7 +63,7 @@ impl Effort {
 
     /// What is waited for without impatience.
     pub fn brief() -> Effort {
-        Effort(Some(80_000))
+        Effort(Some(110_000))
     }
 
     fn takes(&mut self, weight: usize) -> bool {
@@ -96,8 +96,8 @@ impl Tried<'_> {
         let weight = match strategy {
             _ if fits => 1,
             Strategy::Briggs => 12,
-            Strategy::Fatpoint => 3,
-            _ => 1,
+            Strategy::Fatpoint => 5,
+            _ => 2,
         };
         weight * self.instructions
     }
@@ -211,7 +211,7 @@ mod tests {
     fn quick_allocators_come_first_where_there_is_little() {
         let some =
             |fatpoint, briggs| vec![("briggs", briggs), ("fatpoint", fatpoint), ("scan", true)];
-        let found = tried(Effort(Some(3 * 122 + 100)));
+        let found = tried(Effort(Some(4 * 122 + 100)));
         assert_eq!(
             found,
             [(None, some(true, false)), (Some(40), some(false, false))]

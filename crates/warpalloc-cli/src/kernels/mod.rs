@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use rayon::prelude::*;
+use warpalloc::Strategy;
 use warpalloc_choose::Ptxas;
-use warpalloc_ptx::{EntryFacts, ModuleFacts, SourceLine};
+use warpalloc_ptx::module::ModuleOptions;
+use warpalloc_ptx::{EntryFacts, ModuleFacts, SourceLine, entry_facts};
 use warpalloc_sass::object::{ObjectError, demangle};
 
 use crate::UsageError;
 use crate::assembler;
+use crate::files::Input;
 use crate::stats_cubin::{CodeArgs, NothingWanted, Source};
 
 pub use figure::{Figure, Figures};
@@ -119,6 +122,84 @@ pub struct Details {
     pub peak: Option<(usize, String)>,
 }
 
+/// The most registers of a thread.
+const MOST_REGISTERS: u32 = 255;
+
+/// Options for figures of our own: every register where nothing limits them, so that spill code is
+/// counted and not refused, and the allocator that answers at once.
+pub fn for_figures(options: &ModuleOptions) -> ModuleOptions {
+    let mut own = options.clone();
+    own.options.strategy = Strategy::Fatpoint;
+    own.maxnreg = own.maxnreg.or(Some(MOST_REGISTERS));
+    own
+}
+
+/// Files, with the PTX files in folders in their place.
+pub fn ptx_files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let is_ptx = |file: &PathBuf| file.extension().is_some_and(|ending| ending == "ptx");
+        let before = files.len();
+        files.extend(files_in(path)?.into_iter().filter(is_ptx));
+        if files.len() == before {
+            let message = format!("{} has no file whose name ends in .ptx", path.display());
+            return Err(UsageError(message).into());
+        }
+    }
+    Ok(files)
+}
+
+/// The texts of files, and of all PTX files in folders.
+pub fn texts(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+    let files = ptx_files(paths)?;
+    files.iter().map(|file| Input::read(file)).collect()
+}
+
+/// Texts with what they say of their kernels.
+pub fn with_facts(inputs: Vec<Input>) -> anyhow::Result<Vec<(Input, ModuleFacts)>> {
+    let facts = inputs.into_par_iter().map(|input| {
+        let facts = entry_facts(&input.text).map_err(|error| input.explain(error))?;
+        Ok((input, facts))
+    });
+    facts.collect()
+}
+
+/// Whether an entry has a name, mangled or not, with its parameters or without.
+fn is_called(entry: &EntryFacts, name: &str) -> bool {
+    let demangled = demangle(&entry.name);
+    let short = demangled.as_deref().and_then(|d| d.split('(').next());
+    [Some(entry.name.as_str()), demangled.as_deref(), short].contains(&Some(name))
+}
+
+/// The entries of texts that are named, or all.
+pub fn named_entries<'f>(
+    texts: &'f [(Input, ModuleFacts)],
+    name: Option<&str>,
+) -> Result<Vec<(&'f Input, &'f ModuleFacts, &'f EntryFacts)>, UsageError> {
+    let all = texts.iter().flat_map(|(input, facts)| {
+        let entries = facts.entries.iter();
+        entries.map(move |entry| (input, facts, entry))
+    });
+    let wanted = all.filter(|(.., entry)| name.is_none_or(|name| is_called(entry, name)));
+    let wanted: Vec<_> = wanted.collect();
+    if !wanted.is_empty() {
+        return Ok(wanted);
+    }
+    match texts {
+        [(input, facts)] => {
+            named_entry(facts, &input.name, name).map(|entry| vec![(input, facts, entry)])
+        }
+        _ => Err(UsageError(match name {
+            Some(name) => format!("no file has a kernel called {name}"),
+            None => "no file has a kernel".to_owned(),
+        })),
+    }
+}
+
 /// The entry of a text that is named, mangled or not, with its parameters or without; or the only
 /// one.
 pub fn named_entry<'f>(
@@ -126,16 +207,10 @@ pub fn named_entry<'f>(
     file: &str,
     name: Option<&str>,
 ) -> Result<&'f EntryFacts, UsageError> {
-    let is_named = |entry: &&EntryFacts| {
-        let demangled = demangle(&entry.name);
-        let short = demangled.as_deref().and_then(|d| d.split('(').next());
-        let names = [Some(entry.name.as_str()), demangled.as_deref(), short];
-        names.contains(&name)
-    };
     let found = match (name, &facts.entries[..]) {
         (None, [only]) => Some(only),
         (None, _) => None,
-        (Some(_), entries) => entries.iter().find(is_named),
+        (Some(name), entries) => entries.iter().find(|entry| is_called(entry, name)),
     };
     found.ok_or_else(|| {
         let names: Vec<&str> = facts.entries.iter().map(|e| e.name.as_str()).collect();
@@ -187,25 +262,36 @@ pub struct Reader<'r> {
     pub details: bool,
 }
 
+/// Reads files, and what may hold kernels in folders, on all cores.
+///
+/// Folders hold objects of the host too, and code for other machines: what has nothing that was asked
+/// for is left out there.
+pub fn read_each<T: Send>(
+    paths: &[PathBuf],
+    read: impl Fn(&Path) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
+    let mut files: Vec<(PathBuf, bool)> = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => files.extend(files_in(path)?.into_iter().map(|file| (file, true))),
+            false => files.push((path.clone(), false)),
+        }
+    }
+    let found = files
+        .par_iter()
+        .map(|(file, may_be_without)| match read(file) {
+            Err(error) if *may_be_without && is_without_code(&error) => Ok(None),
+            read => read.map(Some),
+        });
+    let found: anyhow::Result<Vec<Option<T>>> = found.collect();
+    Ok(found?.into_iter().flatten().collect())
+}
+
 impl Reader<'_> {
     /// The kernels of files and folders that are asked for.
     pub fn read_all(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<Kernel>> {
-        // Folders hold objects of the host too, and code for other machines.
-        let mut files: Vec<(PathBuf, bool)> = Vec::new();
-        for path in paths {
-            match path.is_dir() {
-                true => files.extend(files_in(path)?.into_iter().map(|file| (file, true))),
-                false => files.push((path.clone(), false)),
-            }
-        }
-        let found = files
-            .par_iter()
-            .map(|(file, may_be_without)| match self.read(file) {
-                Err(error) if *may_be_without && is_without_code(&error) => Ok(Vec::new()),
-                read => read,
-            });
-        let found: anyhow::Result<Vec<Vec<Kernel>>> = found.collect();
-        Ok(found?.into_iter().flatten().collect())
+        let found = read_each(paths, |file| self.read(file))?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// The kernels of a file that are asked for.

@@ -10,7 +10,7 @@ use warpalloc_ptx::module::{
 use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts};
 use warpalloc_sass::object::demangle;
 
-use super::{Details, Figure, Figures, Kernel, Origin, Reader, code};
+use super::{Details, Figure, Figures, Kernel, Origin, Reader, code, for_figures};
 use crate::assembler::spills;
 use crate::files;
 
@@ -108,12 +108,12 @@ fn allocated(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let options = ModuleOptions {
+    let options = for_figures(&ModuleOptions {
         sm: reader.args.text_arch()?.map(|arch| arch.sm),
         block: reader.args.block(),
         entries: wanted.iter().map(|entry| entry.name.clone()).collect(),
         ..ModuleOptions::default()
-    };
+    });
     let explain = |error: PtxError| files::explain(file, text, error);
     let result = allocate_module(text, &options, None).map_err(explain)?;
     let mut found = Vec::new();
@@ -121,21 +121,6 @@ fn allocated(
         let of_entry = result.functions.iter().find(|f| f.name == entry.name);
         let figures = match of_entry.map(|function| &function.outcome) {
             Some(Outcome::Allocated(allocated)) => Ok(figures(reader, &arch, entry, allocated)),
-            // Without a cap nothing is spilled; what it would take with all registers is.
-            Some(Outcome::Kept(_)) => {
-                let options = ModuleOptions {
-                    maxnreg: Some(255),
-                    entries: vec![entry.name.clone()],
-                    ..options.clone()
-                };
-                let again = allocate_module(text, &options, None).map_err(explain)?;
-                let again = again.functions.into_iter().find(|f| f.name == entry.name);
-                match again.map(|function| function.outcome) {
-                    Some(Outcome::Allocated(a)) => Ok(figures(reader, &arch, entry, &a)),
-                    Some(outcome) => Err(reason(&outcome)),
-                    None => Err("it was not allocated".to_owned()),
-                }
-            }
             Some(outcome) => Err(reason(outcome)),
             None => Err("it was not allocated".to_owned()),
         };

@@ -12,6 +12,7 @@ use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::ModuleOptions;
 use warpalloc_ptx::{LEAST_CAP, entry_facts};
 use warpalloc_sass::object::Cubin;
+use warpalloc_sass::spills::{self, spills_to_shared};
 
 use super::invocation::Invocation;
 
@@ -30,19 +31,22 @@ pub struct Module {
 pub enum Choice {
     /// The module as it is, and why.
     Keep(String),
-    /// Another text for it.
+    /// Other code for some of its kernels.
     Replace {
-        text: String,
+        /// The text, where it is another.
+        text: Option<String>,
         kernels: Vec<Replaced>,
     },
 }
 
-/// A kernel that is allocated before ptxas.
+/// A kernel that gets other code than ptxas makes of it.
 pub struct Replaced {
     pub name: String,
     /// By whom.
     pub by: String,
     pub why: String,
+    /// Whether the spills of ptxas are moved in its machine code, and then whether all of them are.
+    pub moved: Option<bool>,
 }
 
 /// A kernel of a cubin.
@@ -99,7 +103,7 @@ fn replacement(
     module: &Module,
     invocation: &Invocation,
     before: &[Taken],
-) -> Result<(String, Vec<Replaced>), String> {
+) -> Result<(Option<String>, Vec<Replaced>), String> {
     let facts = entry_facts(&module.text).map_err(|_| "the text is not understood")?;
     let spilling = facts.entries.iter().filter_map(|entry| {
         let taken = before.iter().find(|taken| taken.name == entry.name)?;
@@ -114,8 +118,9 @@ fn replacement(
         return Err("the module is too large to compare candidates".to_owned());
     }
     let ptxas = Ptxas::at(real).map_err(|error| error.to_string())?;
+    let ptxas = ptxas.with_options(invocation.of_code());
     let cache = Cache::of_user();
-    let mut text = module.text.clone();
+    let mut text = None;
     let mut replaced = Vec::new();
     let mut kept = String::new();
     for kernel in spilling {
@@ -131,13 +136,13 @@ fn replacement(
             ..ModuleOptions::default()
         };
         let request = Request {
-            source: &text,
+            source: text.as_deref().unwrap_or(&module.text),
             options: &options,
             ptxas: Some(&ptxas),
             // Known at the launch only.
             grid: None,
             dynamic_shared: None,
-            machine_code: false,
+            machine_code: true,
             cache: cache.as_ref(),
         };
         let choice = warpalloc_choose::choose(request, None).map_err(|error| error.to_string())?;
@@ -148,17 +153,53 @@ fn replacement(
             kept = own.reason.clone();
             continue;
         }
+        let moved = match own.chosen {
+            Candidate::Moved { all } => Some(all),
+            _ => None,
+        };
         replaced.push(Replaced {
             name: kernel.name.clone(),
             by: own.chosen.to_string(),
             why: own.reason.clone(),
+            moved,
         });
-        text = choice.result.text;
+        if moved.is_none() {
+            text = Some(choice.result.text);
+        }
     }
     match replaced.is_empty() {
         true => Err(kept),
         false => Ok((text, replaced)),
     }
+}
+
+/// A cubin in which the spills of kernels are where they were chosen to be. Kernels in which they
+/// cannot be moved are taken from `kernels`, and the last reason is given back.
+pub fn with_moves(mut cubin: Vec<u8>, kernels: &mut Vec<Replaced>) -> (Vec<u8>, Option<String>) {
+    let mut refused = None;
+    kernels.retain(|kernel| {
+        let Some(all) = kernel.moved else {
+            return true;
+        };
+        let mut options = spills::Options::default();
+        // Nothing is chosen for modules whose shared memory is sized at the launch.
+        options.dynamic_shared = Some(0);
+        options.force = all;
+        let moved = guarded(|| {
+            spills_to_shared(&cubin, &kernel.name, &options).map_err(|why| why.to_string())
+        });
+        match moved {
+            Ok(moved) => {
+                cubin = moved.bytes;
+                true
+            }
+            Err(why) => {
+                refused = Some(why);
+                false
+            }
+        }
+    });
+    (cubin, refused)
 }
 
 fn machine(invocation: &Invocation) -> Option<u32> {
@@ -168,7 +209,12 @@ fn machine(invocation: &Invocation) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::guarded;
+    use std::path::Path;
+
+    use warpalloc_choose::{Assembly, Ptxas};
+    use warpalloc_ptx::contract::Contraction;
+
+    use super::{Replaced, guarded, taken, with_moves};
 
     #[test]
     fn a_panic_keeps_the_original() {
@@ -176,5 +222,47 @@ mod tests {
         let why = Err("warpalloc panicked, which is a defect".to_owned());
         assert_eq!(guarded(broken), why);
         assert_eq!(guarded(|| Ok(3)), Ok(3));
+    }
+
+    fn moved(name: &str) -> Replaced {
+        Replaced {
+            name: name.to_owned(),
+            by: "ptxas, all spills moved".to_owned(),
+            why: String::new(),
+            moved: Some(true),
+        }
+    }
+
+    /// What cannot be moved is left as ptxas has it, and the reason is told.
+    #[test]
+    fn spills_are_moved_in_machine_code() {
+        let Some(program) = std::env::var_os("WARPALLOC_PTXAS") else {
+            eprintln!("skipped: no ptxas; set WARPALLOC_PTXAS");
+            return;
+        };
+        let ptxas = Ptxas::at(Path::new(&program)).unwrap();
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx");
+        let text = std::fs::read_to_string(corpus.join("wide.sm_90.ptx")).unwrap();
+        let text = text.replace("\n{", "\n.maxntid 256\n.maxnreg 24\n{");
+        let cubin = ptxas
+            .assemble(Assembly {
+                text: &text,
+                arch: "sm_90",
+                entry: None,
+                contraction: Contraction::Ptxas,
+            })
+            .unwrap();
+        let stack = |cubin: &[u8], name: &str| {
+            let taken = taken(cubin).unwrap();
+            taken.iter().find(|t| t.name == name).unwrap().stack_bytes
+        };
+        assert!(stack(&cubin, "limbs") > 0 && stack(&cubin, "quads") > 0);
+        let mut kernels = vec![moved("limbs"), moved("nobody")];
+        let (made, refused) = with_moves(cubin.clone(), &mut kernels);
+        let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        assert_eq!(names, ["limbs"]);
+        assert!(refused.is_some_and(|why| why.contains("nobody")));
+        assert_eq!(stack(&made, "limbs"), 0);
+        assert_eq!(stack(&made, "quads"), stack(&cubin, "quads"));
     }
 }

@@ -149,6 +149,25 @@ const UNTOUCHED: [(&str, &str); 15] = [
     ("entry", "one entry is asked for"),
 ];
 
+/// Options that say nothing of how candidates are to be assembled.
+const NOT_OF_CODE: [&str; 15] = [
+    "disable-warnings",
+    "fmad",
+    "generate-line-info",
+    "gpu-name",
+    "machine",
+    "maxntid",
+    "maxrregcount",
+    "minnctapersm",
+    "output-file",
+    "suppress-debug-info",
+    "verbose",
+    "warn-on-double-precision-use",
+    "warn-on-local-memory-usage",
+    "warn-on-spills",
+    "warning-as-error",
+];
+
 /// A call of ptxas that was understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invocation {
@@ -270,6 +289,18 @@ impl Invocation {
         None
     }
 
+    /// The options that change code beside those that stand for themselves in a request: machine,
+    /// cap, fusion, files, messages.
+    pub fn of_code(&self) -> Vec<String> {
+        let is_of_code = |name: &str| !NOT_OF_CODE.contains(&name);
+        let options = self.options.iter().filter(|(name, _)| is_of_code(name));
+        let word = |(name, value): &(&str, Option<String>)| match value {
+            Some(value) => format!("--{name}={value}"),
+            None => format!("--{name}"),
+        };
+        options.map(word).collect()
+    }
+
     /// Whether products and sums may be fused.
     pub fn fuses(&self) -> bool {
         self.value("fmad") != Some("false")
@@ -379,6 +410,21 @@ mod tests {
         }
         assert!(read("", &["-optf", "no such file"]).is_err());
         assert!(read("", &["-optf"]).is_err());
+    }
+
+    /// Candidates are assembled as the result will be.
+    #[test]
+    fn options_of_code_are_passed_on() {
+        let line = "-lineinfo -v --regAllocOptLevel=2 --gpu-name=sm_90 -maxrregcount 64 -O3 -dlcm=ca a.ptx -o b";
+        let expected = [
+            "--regAllocOptLevel=2",
+            "--opt-level=3",
+            "--def-load-cache=ca",
+        ];
+        assert_eq!(parse(line).unwrap().of_code(), expected);
+        for name in NOT_OF_CODE {
+            assert!(OPTIONS.iter().any(|(long, ..)| *long == name), "{name}");
+        }
     }
 
     /// A word behind `-O` is an input, as ptxas has it.

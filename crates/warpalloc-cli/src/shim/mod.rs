@@ -14,6 +14,10 @@ pub use ptxas::{PtxasArgs, called_as_ptxas, main};
 
 /// Where compilers find it.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  warpalloc shim install ~/warpalloc-cuda
+  warpalloc shim log")]
 pub struct ShimArgs {
     #[command(subcommand)]
     command: ShimCommand,

@@ -216,8 +216,8 @@ fn replace(
     record: &mut Record,
 ) -> Option<Output> {
     let output = invocation.output();
-    let before = std::fs::read(&output).ok();
-    let Some(before) = before.and_then(|cubin| choose::taken(&cubin)) else {
+    let original = std::fs::read(&output).ok()?;
+    let Some(before) = choose::taken(&original) else {
         record.kept("the output is not understood");
         return None;
     };
@@ -225,27 +225,27 @@ fn replace(
     let mut new_args = args.to_vec();
     let mut names = Vec::new();
     let mut replaced = Vec::new();
+    let mut is_other_text = false;
     for (number, module) in modules.iter().enumerate() {
         let text = match choose::choose(real, module, invocation, &before) {
             Choice::Keep(why) => {
                 record.kept(&why);
-                if !files::is_dash(&module.path) {
-                    continue;
-                }
-                // Standard input was read already.
-                module.text.clone()
+                None
             }
             Choice::Replace { text, kernels } => {
                 replaced.extend(kernels);
+                is_other_text |= text.is_some();
                 text
             }
         };
+        // Standard input was read already.
+        let is_dash = files::is_dash(&module.path);
+        let Some(text) = text.or_else(|| is_dash.then(|| module.text.clone())) else {
+            continue;
+        };
         // The same name in a folder of its own, so that messages and tables name the same file.
         let own = folder.path().join(number.to_string());
-        let base = module
-            .path
-            .file_name()
-            .filter(|_| !files::is_dash(&module.path));
+        let base = module.path.file_name().filter(|_| !is_dash);
         let path = own.join(base.unwrap_or("stdin.ptx".as_ref()));
         std::fs::create_dir(&own).ok()?;
         std::fs::write(&path, text).ok()?;
@@ -255,15 +255,25 @@ fn replace(
     if replaced.is_empty() {
         return None;
     }
-    let new_output = folder.path().join("out.cubin");
-    new_args.extend([OsString::from("-o"), new_output.clone().into_os_string()]);
-    let new_args = without_output(&new_args, args, invocation);
-    let run = assembled(real, &new_args, None).filter(|run| run.status.success());
-    let Some(mut run) = run else {
-        record.kept("ptxas refuses the replacement");
-        return None;
+    let (made, mut run) = if is_other_text {
+        let new_output = folder.path().join("out.cubin");
+        new_args.extend([OsString::from("-o"), new_output.clone().into_os_string()]);
+        let new_args = without_output(&new_args, args, invocation);
+        let run = assembled(real, &new_args, None).filter(|run| run.status.success());
+        let Some(run) = run else {
+            record.kept("ptxas refuses the replacement");
+            return None;
+        };
+        (std::fs::read(&new_output).ok()?, Some(run))
+    } else {
+        // Only machine code is changed, of which ptxas said all there is to say.
+        (original, None)
     };
-    let made = std::fs::read(&new_output).ok()?;
+    let (made, refused) = choose::with_moves(made, &mut replaced);
+    if replaced.is_empty() {
+        record.kept(&refused.unwrap_or_default());
+        return None;
+    }
     let after = choose::taken(&made).unwrap_or_default();
     let registers = |table: &[Taken], name: &str| {
         let taken = table.iter().find(|taken| taken.name == name);
@@ -284,10 +294,12 @@ fn replace(
         record.kept("the output could not be written anew");
         return None;
     }
-    run.stdout = renamed(&run.stdout, &names);
-    run.stderr = renamed(&run.stderr, &names);
+    if let Some(run) = &mut run {
+        run.stdout = renamed(&run.stdout, &names);
+        run.stderr = renamed(&run.stderr, &names);
+    }
     record.replaced(&replaced, &before, &after);
-    Some(run)
+    run
 }
 
 /// The arguments without the first output: ptxas warns where there are two.

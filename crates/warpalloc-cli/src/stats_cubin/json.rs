@@ -6,11 +6,9 @@ use warpalloc_sass::object::{Compression, Format, Image};
 
 use super::{FunctionReport, ImageReport, Measured, Place, Report};
 use crate::occupancy::answer_json;
-use crate::report::SCHEMA;
 
 pub fn render(report: &Report) -> Value {
     json!({
-        "schema": SCHEMA,
         "file": report.file,
         "format": match report.format {
             Format::Cubin => "cubin",

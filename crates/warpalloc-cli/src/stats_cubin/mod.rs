@@ -140,7 +140,12 @@ struct Refused {
 }
 
 impl Report {
-    /// The report as JSON (docs/json.md).
+    /// The file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The report as JSON (docs/json.md), without its version.
     pub fn as_json(&self) -> serde_json::Value {
         json::render(self)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Threads {
 pub(crate) fn base_registers(space: Space, surroundings: &Surroundings) -> u32 {
     match space {
         Space::Local => surroundings.address_size / 32,
-        Space::Shared => 1,
+        _ => 1,
     }
 }
 
@@ -151,20 +151,20 @@ impl Memory {
     pub fn address(&self, slot: SlotAddr) -> String {
         let from_start = i64::from(self.frame.size(slot.space)) + i64::from(slot.offset);
         match slot.space {
-            Space::Local => format!("[%FRAME+{from_start}]"),
             Space::Shared => {
                 let word = from_start.div_euclid(4) * i64::from(self.threads) * 4;
                 format!("[%SLOTS+{}]", word + from_start.rem_euclid(4))
             }
+            _ => format!("[%FRAME+{from_start}]"),
         }
     }
 
     /// What stands between `ld` or `st` and the type.
     pub fn qualifier(&self, space: Space) -> &'static str {
         match space {
-            Space::Local if self.surroundings.relaxed => ".relaxed.cta",
-            Space::Local => ".volatile",
             Space::Shared => ".volatile.shared",
+            _ if self.surroundings.relaxed => ".relaxed.cta",
+            _ => ".volatile",
         }
     }
 }

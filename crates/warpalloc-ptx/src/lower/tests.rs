@@ -291,6 +291,24 @@ fn a_matrix_product_continues_its_accumulator_and_shares_with_no_other_input() {
     });
 }
 
+/// PTX reuses names; values that have nothing to do with each other are apart all the same.
+#[test]
+fn values_that_share_a_name_are_separate_virtual_registers() {
+    let body = ".reg .b32 a; mov.u32 a, %tid.x; st.shared.u32 [0], a; mov.u32 a, %tid.y; \
+                st.shared.u32 [4], a; ret;";
+    lowers(body, |l| {
+        let written: Vec<_> = l
+            .function
+            .insts()
+            .flat_map(|inst| l.function.operands(inst))
+            .filter(|o| o.role.writes())
+            .map(|o| o.vreg)
+            .collect();
+        assert_eq!(written.len(), 2);
+        assert_ne!(written[0], written[1]);
+    });
+}
+
 /// Behind it the warp has other registers than in front of it.
 #[test]
 fn nothing_changes_sides_with_a_change_of_the_register_budget() {

@@ -92,6 +92,7 @@ class TextStats(TypedDict):
     """The measures of PTX."""
 
     schema: int
+    file: str
     functions: list[TextFunction]
 
 

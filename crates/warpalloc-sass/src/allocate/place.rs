@@ -52,7 +52,7 @@ pub(super) fn place(
         budget: target.budget(warpalloc::target::File::R),
         reload_cycles: match space {
             Space::Shared => CYCLES_FROM_SHARED,
-            Space::Local => CYCLES_FROM_LOCAL,
+            Space::Local | Space::Argument => CYCLES_FROM_LOCAL,
         },
         allocation,
     };

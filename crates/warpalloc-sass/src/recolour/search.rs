@@ -102,6 +102,7 @@ impl<'a> Search<'a> {
         debug_assert!(assignment.iter().all(|&r| reg(preg(r)) == r));
         let allocation = Allocation {
             registers: operand_registers(self.lowered, assignment),
+            memory: Vec::new(),
             edits: Edits::new(function, Vec::new()),
             deleted: Default::default(),
             order: None,

@@ -1,7 +1,7 @@
 //! What registers alone decide: no values, no flow.
 
 use super::violation::{Fault, NamedReg, Site, Violation};
-use crate::allocation::{Allocation, Edit, Point, SlotAddr};
+use crate::allocation::{Allocation, Edit, Point, SlotAddr, Space};
 use crate::error::Place;
 use crate::function::{Clobbers, Operand, OperandGroup};
 use crate::function::{Constraint, Effect, Function, Inst, Kind, Role, VReg};
@@ -41,6 +41,12 @@ impl Rules<'_> {
             let fault = Fault::Malformed("there is not one register per operand");
             return Err(whole(fault));
         }
+        let memory = &self.allocation.memory;
+        let is_within = |m: &(u32, SlotAddr)| (m.0 as usize) < self.function.operand_count();
+        if !memory.is_sorted_by(|a, b| a.0 < b.0) || !memory.iter().all(is_within) {
+            let fault = Fault::Malformed("operands in memory are not in ascending order");
+            return Err(whole(fault));
+        }
         if !self.allocation.edits.fit(self.function) {
             let fault = Fault::Malformed("an edit stands at a point this function does not have");
             return Err(whole(fault));
@@ -63,17 +69,29 @@ impl Rules<'_> {
             };
         }
         let registers = self.allocation.operands(self.function, inst);
-        self.operands(inst, registers).map_err(|(position, fault)| {
-            let mut violation = refuse(place, Site::Operand(position), fault);
-            violation.value = Some((self.function.operands(inst)[position].vreg, 0));
-            violation
-        })
+        let in_memory = |at: usize| self.allocation.slot(self.function, inst, at);
+        self.operands(inst, registers, in_memory)
+            .map_err(|(position, fault)| {
+                let mut violation = refuse(place, Site::Operand(position), fault);
+                violation.value = Some((self.function.operands(inst)[position].vreg, 0));
+                violation
+            })
     }
 
     /// Whether the operands of `inst` may be in `registers`, or which may not and why.
-    fn operands(&self, inst: Inst, registers: &[PReg]) -> Result<(), (usize, Fault)> {
+    fn operands(
+        &self,
+        inst: Inst,
+        registers: &[PReg],
+        in_memory: impl Fn(usize) -> Option<SlotAddr>,
+    ) -> Result<(), (usize, Fault)> {
         let operands = self.function.operands(inst);
         for (position, operand) in operands.iter().enumerate() {
+            if let Some(slot) = in_memory(position) {
+                self.slot(operand, slot)
+                    .map_err(|fault| (position, fault))?;
+                continue;
+            }
             self.class(operand, registers[position])
                 .and_then(|()| self.constraint(operand, position, registers))
                 .map_err(|fault| (position, fault))?;
@@ -82,8 +100,11 @@ impl Rules<'_> {
             self.group(*group, operands, registers)?;
         }
         for position in 0..operands.len() {
-            self.result_apart(position, operands, registers)
-                .map_err(|fault| (position, fault))?;
+            let apart = match in_memory(position) {
+                None => self.result_apart(position, operands, registers, &in_memory),
+                Some(slot) => self.slot_apart(position, slot, operands, &in_memory),
+            };
+            apart.map_err(|fault| (position, fault))?;
         }
         Ok(())
     }
@@ -102,7 +123,10 @@ impl Rules<'_> {
     fn constraint(&self, operand: &Operand, position: usize, regs: &[PReg]) -> Result<(), Fault> {
         let reg = regs[position];
         match operand.constraint {
-            Constraint::Any => Ok(()),
+            Constraint::Any | Constraint::Anywhere => Ok(()),
+            Constraint::Memory | Constraint::Argument(_) => Err(Fault::Misplaced {
+                where_: "in a register",
+            }),
             Constraint::Fixed(required) if required == reg => Ok(()),
             Constraint::Fixed(required) => Err(Fault::Fixed {
                 reg: self.named(reg),
@@ -136,6 +160,53 @@ impl Rules<'_> {
         }
     }
 
+    /// Whether `operand` may be in `slot`.
+    fn slot(&self, operand: &Operand, slot: SlotAddr) -> Result<(), Fault> {
+        let class = self.function.vreg(operand.vreg).class;
+        let is_argument = slot.space == Space::Argument;
+        let is_asked_for = match operand.constraint {
+            Constraint::Anywhere | Constraint::Memory => !(is_argument && operand.role.writes()),
+            Constraint::Argument(offset) => is_argument && i64::from(slot.offset) == offset.into(),
+            _ => false,
+        };
+        if !is_asked_for {
+            return Err(Fault::Misplaced {
+                where_: "there in memory",
+            });
+        }
+        self.place_in_frame(slot, self.target.spill_bytes(class))
+    }
+
+    /// A result in memory shares no byte with another.
+    fn slot_apart(
+        &self,
+        at: usize,
+        slot: SlotAddr,
+        operands: &[Operand],
+        in_memory: impl Fn(usize) -> Option<SlotAddr>,
+    ) -> Result<(), Fault> {
+        if !operands[at].role.writes() {
+            return Ok(());
+        }
+        let end = |slot: SlotAddr, operand: &Operand| {
+            let class = self.function.vreg(operand.vreg).class;
+            i64::from(slot.offset) + i64::from(self.target.spill_bytes(class))
+        };
+        for (position, other) in operands.iter().enumerate() {
+            let Some(its) = in_memory(position).filter(|its| its.space == slot.space) else {
+                continue;
+            };
+            let overlaps = i64::from(its.offset) < end(slot, &operands[at])
+                && i64::from(slot.offset) < end(its, other);
+            if position != at && other.role.writes() && overlaps {
+                return Err(Fault::Misplaced {
+                    where_: "in the same memory as another result",
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn group(
         &self,
         group: OperandGroup,
@@ -163,14 +234,21 @@ impl Rules<'_> {
     }
 
     /// A result shares no unit with an earlier result; an early one with no input either.
-    fn result_apart(&self, at: usize, operands: &[Operand], regs: &[PReg]) -> Result<(), Fault> {
+    fn result_apart(
+        &self,
+        at: usize,
+        operands: &[Operand],
+        regs: &[PReg],
+        in_memory: impl Fn(usize) -> Option<SlotAddr>,
+    ) -> Result<(), Fault> {
         let role = operands[at].role;
         if !role.writes() {
             return Ok(());
         }
         let width = self.width(&operands[at]);
         for (position, other) in operands.iter().enumerate() {
-            if position == at || !overlap(regs[at], width, regs[position], self.width(other)) {
+            let is_apart = !overlap(regs[at], width, regs[position], self.width(other));
+            if position == at || is_apart || in_memory(position).is_some() {
                 continue;
             }
             let (reg, hit) = (self.named(regs[at]), self.named(regs[position]));
@@ -258,6 +336,9 @@ impl Rules<'_> {
                 .sides(a, b, width, false)
                 .and_then(|()| self.possible(a, b, "exchanges", |m| m == MovePath::Swap)),
             Edit::Transfer { to, from, regs } => self.transfer(to, from, regs as usize),
+            Edit::Store { to: slot, .. } if slot.space == Space::Argument => {
+                Err(Fault::ReadOnly { slot })
+            }
             Edit::Store { to, from, width } => self.access(to, from, width as usize),
             Edit::Reload { to, from, width } => self.access(from, to, width as usize),
             Edit::Recompute { inst, ref regs } => self.recompute(inst, regs),
@@ -327,6 +408,19 @@ impl Rules<'_> {
             return Err(Fault::NoMemory { reg });
         }
         let bytes = (file.unit_bytes * width) as u32;
+        self.place_in_frame(slot, bytes)
+    }
+
+    /// Whether `bytes` at `slot` are within the frame, and aligned.
+    fn place_in_frame(&self, slot: SlotAddr, bytes: u32) -> Result<(), Fault> {
+        if slot.space == Space::Argument {
+            let size = self.function.argument_bytes(self.target);
+            let end = i64::from(slot.offset) + i64::from(bytes);
+            return match slot.offset >= 0 && end <= i64::from(size) {
+                true => Ok(()),
+                false => Err(Fault::OutOfFrame { slot, bytes, size }),
+            };
+        }
         let size = self.allocation.frame.size(slot.space);
         let end = slot.offset as i64 + bytes as i64;
         if (slot.offset as i64) < -(size as i64) || end > 0 {
@@ -348,7 +442,9 @@ impl Rules<'_> {
             let fault = "a recomputation needs one register per operand";
             return Err(Fault::Malformed(fault));
         }
-        self.operands(inst, regs).map_err(|(_, fault)| fault)
+        let in_registers = |_| None;
+        self.operands(inst, regs, in_registers)
+            .map_err(|(_, fault)| fault)
     }
 
     fn within(&self, reg: PReg, width: usize) -> Result<(), Fault> {

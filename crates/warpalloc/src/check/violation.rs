@@ -199,6 +199,25 @@ pub enum Fault {
         /// The other.
         from: NamedReg,
     },
+    /// A slot does not hold the value that an instruction reads from it.
+    #[error("not in {}", Location::Slot(*.slot))]
+    NotInMemory {
+        /// The slot.
+        slot: SlotAddr,
+    },
+    /// An operand is in memory that has to be in a register, or in a register that has to be
+    /// in memory, or in another place there.
+    #[error("this operand may not be {where_}")]
+    Misplaced {
+        /// In memory, in a register.
+        where_: &'static str,
+    },
+    /// Code writes to arguments, which belong to the caller.
+    #[error("{} is the caller's", Location::Slot(*.slot))]
+    ReadOnly {
+        /// The slot.
+        slot: SlotAddr,
+    },
     /// A move or swap within a file that has none.
     #[error("{to} and {from} are in a file without {what}")]
     NoMove {
@@ -324,6 +343,7 @@ impl fmt::Display for Location {
             Location::Slot(slot) => match slot.space {
                 Space::Local => write!(f, "local[{}]", slot.offset),
                 Space::Shared => write!(f, "shared[{}]", slot.offset),
+                Space::Argument => write!(f, "argument[{}]", slot.offset),
             },
         }
     }

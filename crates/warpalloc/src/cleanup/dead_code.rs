@@ -32,7 +32,7 @@ pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
 }
 
 /// Locations needed at the start of each block.
-pub(super) struct Needs {
+pub(crate) struct Needs {
     at_start: Vec<FixedBitSet>,
     /// Units of callee-saved registers.
     preserved: Vec<u32>,
@@ -41,7 +41,7 @@ pub(super) struct Needs {
 
 /// What becomes of steps whose results have no reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dead {
+pub(crate) enum Dead {
     /// They go, and need nothing.
     Goes,
     /// They stay, and what they read is needed.
@@ -49,7 +49,7 @@ pub(super) enum Dead {
 }
 
 impl Needs {
-    pub(super) fn solve(code: &Code, dead: Dead) -> Needs {
+    pub(crate) fn solve(code: &Code, dead: Dead) -> Needs {
         let function = code.function;
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
@@ -83,7 +83,7 @@ impl Needs {
     }
 
     /// Locations needed at the start of `block`.
-    pub(super) fn at_start(&self, block: Block) -> &FixedBitSet {
+    pub(crate) fn at_start(&self, block: Block) -> &FixedBitSet {
         &self.at_start[block.index()]
     }
 
@@ -108,7 +108,7 @@ impl Needs {
     }
 
     /// Moves from after `step` to before it; whether it stays.
-    pub(super) fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
+    pub(crate) fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
         let (reads, writes) = match step {
             Step::Edit(_, Edit::Swap { a, b, width }) => {
                 return swap_back(code, needed, (*a, *b, *width as usize));

@@ -122,8 +122,8 @@ impl Scratch {
 
     fn add_to(&self, frame: &mut Frame) {
         match self.space {
-            Space::Local => frame.local += self.added,
             Space::Shared => frame.shared += self.added,
+            _ => frame.local += self.added,
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::allocation::Allocation;
 use crate::function::{Effect, Function, Kind};
 pub(crate) use code::{Code, Step, memory};
 use cranelift_entity::EntityRef;
+pub(crate) use dead_code::{Dead, Needs};
 use fixedbitset::FixedBitSet;
 
 /// What the passes did.

@@ -125,6 +125,7 @@ fn seated(
 ) -> Allocation {
     Allocation {
         registers: seats.iter().map(|&n| r(n)).collect(),
+        memory: Vec::new(),
         edits: Edits::new(function, edits),
         deleted: EntitySet::new(),
         order: None,

@@ -63,6 +63,7 @@ pub fn emit(
     stats.edits = edits.counts();
     Ok(Allocation {
         registers: emitter.registers,
+        memory: Vec::new(),
         edits,
         deleted: emitter.deleted,
         order: program.order.clone(),

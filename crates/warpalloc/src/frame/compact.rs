@@ -97,6 +97,7 @@ fn close_gaps(
     let moved = |addr: &SlotAddr| match addr.space {
         Space::Local => maps[0].moved(*addr),
         Space::Shared => maps[1].moved(*addr),
+        Space::Argument => *addr,
     };
     let edits = std::mem::take(&mut allocation.edits);
     let relocated = edits.iter().map(|(point, edit)| {
@@ -245,6 +246,7 @@ mod tests {
         });
         let allocation = Allocation {
             registers: Vec::new(),
+            memory: Vec::new(),
             edits: Edits::new(&f, edits.collect()),
             deleted: EntitySet::new(),
             order: None,

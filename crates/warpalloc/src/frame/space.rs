@@ -30,6 +30,7 @@ pub fn spill_space(
         .any(|i| function.inst(i).kind == Kind::Call);
     let uses_abi = calls || function.convention() == Convention::Device;
     match (options.spill_space, uses_abi) {
+        (Space::Argument, _) => Ok(Space::Local),
         (Space::Shared, true) => Err(Error::Impossible {
             place: Place::Function,
             value: None,

@@ -36,7 +36,7 @@ pub struct Builder {
     reg_lists: PrimaryMap<RegList, Vec<PReg>>,
     aliases: PrimaryMap<AliasClass, Alias>,
     alias_ids: FxHashMap<Alias, AliasClass>,
-    live_ins: Vec<(VReg, PReg)>,
+    live_ins: Vec<(VReg, Constraint)>,
     /// What no function can hold, which the validator reports.
     fault: Option<String>,
 }
@@ -95,12 +95,18 @@ impl Builder {
             class,
             uniform: false,
             pinned: false,
+            hint: None,
         })
     }
 
     /// Access to the description of `vreg`, to mark it uniform or pinned.
     pub fn vreg_mut(&mut self, vreg: VReg) -> &mut VRegInfo {
         &mut self.vregs[vreg]
+    }
+
+    /// Says that `vreg` had better be in `reg`, where that is free.
+    pub fn hint(&mut self, vreg: VReg, reg: PReg) {
+        self.vregs[vreg].hint = Some(reg);
     }
 
     /// The class of `vreg`.
@@ -146,19 +152,37 @@ impl Builder {
     /// All of them together become the first instruction of the entry, of kind
     /// [`Kind::LiveIn`]. Nothing is placed above it but the saves of preserved registers.
     pub fn live_in(&mut self, vreg: VReg, reg: PReg) {
-        self.live_ins.push((vreg, reg));
+        self.live_ins.push((vreg, Constraint::Fixed(reg)));
+    }
+
+    /// Says that the caller left `vreg` in memory, `offset` bytes above the first argument
+    /// there ([`Space::Argument`](crate::allocation::Space::Argument)). It is reloaded from
+    /// there, and needs no slot of its own.
+    pub fn live_in_memory(&mut self, vreg: VReg, offset: u32) {
+        self.live_ins.push((vreg, Constraint::Argument(offset)));
     }
 
     /// Says that `vregs` are the arguments of the function, in the registers that the
     /// convention of `target` has for them.
     pub fn arguments(&mut self, target: &Target, vregs: &[VReg]) -> Result<(), ConventionError> {
         let regs = target.argument_registers(&self.classes(vregs))?;
-        self.live_ins.extend(vregs.iter().copied().zip(regs));
+        let places = regs.into_iter().map(Constraint::Fixed);
+        self.live_ins.extend(vregs.iter().copied().zip(places));
         Ok(())
     }
 
-    fn classes(&self, vregs: &[VReg]) -> Vec<Class> {
-        vregs.iter().map(|&vreg| self.class_of(vreg)).collect()
+    /// The classes of `vregs`. One that does not exist is a fault, which the validator
+    /// reports; the first class stands for its own.
+    fn classes(&mut self, vregs: &[VReg]) -> Vec<Class> {
+        let class = |&vreg: &VReg| match self.vregs.get(vreg) {
+            Some(info) => info.class,
+            None => {
+                let fault = || format!("{vreg} does not exist, but is passed or received");
+                self.fault.get_or_insert_with(fault);
+                Class::new(0)
+            }
+        };
+        vregs.iter().map(class).collect()
     }
 
     /// Adds an edge from `from` to `to`, after those it already has.
@@ -333,8 +357,8 @@ impl Builder {
         }
         let mut inst = self.inst(Block::new(0), "entry").kind(Kind::LiveIn);
         inst = inst.effect(Effect::Write);
-        for (vreg, reg) in live_ins {
-            inst = inst.def_fixed(vreg, reg);
+        for (vreg, place) in live_ins {
+            inst = inst.operand(Operand::writes(vreg).constrained(place));
         }
         self.blocks[0].insts.rotate_right(1);
     }
@@ -478,6 +502,26 @@ impl InstBuilder<'_> {
     /// Appends a result that must be in `reg`.
     pub fn def_fixed(self, vreg: VReg, reg: PReg) -> Self {
         self.operand(Operand::writes(vreg).constrained(Constraint::Fixed(reg)))
+    }
+
+    /// Appends an input that may be in a register or in a slot of the spill frame.
+    pub fn use_anywhere(self, vreg: VReg) -> Self {
+        self.operand(Operand::reads(vreg).constrained(Constraint::Anywhere))
+    }
+
+    /// Appends an input in a slot of the spill frame.
+    pub fn use_in_memory(self, vreg: VReg) -> Self {
+        self.operand(Operand::reads(vreg).constrained(Constraint::Memory))
+    }
+
+    /// Appends a result that may be in a register or in a slot of the spill frame.
+    pub fn def_anywhere(self, vreg: VReg) -> Self {
+        self.operand(Operand::writes(vreg).constrained(Constraint::Anywhere))
+    }
+
+    /// Appends a result in a slot of the spill frame.
+    pub fn def_in_memory(self, vreg: VReg) -> Self {
+        self.operand(Operand::writes(vreg).constrained(Constraint::Memory))
     }
 
     /// Appends inputs that are passed to a function, in the registers that the convention of

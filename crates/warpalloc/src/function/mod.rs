@@ -15,12 +15,14 @@
 mod alias;
 mod builder;
 mod entity;
+mod memory;
 mod operand;
 mod rename;
 
 pub use alias::{Alias, AliasClass, Base, Extent};
 pub use builder::{Builder, Handle, InstBuilder, Insts};
 pub use entity::{Block, Inst, Opcode, RegList, VReg};
+pub(crate) use memory::Stands;
 pub use operand::{Constraint, Operand, OperandGroup, Role};
 pub use rename::Renaming;
 
@@ -103,6 +105,8 @@ pub struct VRegInfo {
     /// It may never be moved, stored or reloaded while it is live, because the hardware
     /// writes it at a time of its own choosing.
     pub pinned: bool,
+    /// A register that the client would like it to be in. It is where that costs nothing.
+    pub hint: Option<PReg>,
 }
 
 /// An instruction.

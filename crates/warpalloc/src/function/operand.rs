@@ -41,6 +41,23 @@ pub enum Constraint {
     Tied(u8),
     /// No register that overlaps one in the list.
     Except(RegList),
+    /// Any register of the class, or a slot of the spill frame. Of inputs and plain results.
+    Anywhere,
+    /// A slot of the spill frame. Of inputs and plain results.
+    Memory,
+    /// Where the caller left an argument in memory: so many bytes above the first. Of results
+    /// of the live-in instruction alone.
+    Argument(u32),
+}
+
+impl Constraint {
+    /// Whether an operand may be in memory.
+    pub fn allows_memory(self) -> bool {
+        matches!(
+            self,
+            Constraint::Anywhere | Constraint::Memory | Constraint::Argument(_)
+        )
+    }
 }
 
 /// One operand of an instruction.

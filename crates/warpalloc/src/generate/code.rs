@@ -10,7 +10,6 @@ use crate::function::{
     Alias, Base, Clobbers, Constraint, Effect, Extent, Kind, Operand, OperandGroup, RegList, Role,
     VReg,
 };
-use crate::target::PReg;
 
 /// An instruction being put together.
 #[derive(Default)]

@@ -38,7 +38,7 @@ mod window;
 pub use rng::Rng;
 
 use crate::function::{Block, Builder, Convention, Function};
-use crate::target::{Class, File, Target};
+use crate::target::{Class, File, PReg, Target};
 use palette::Palette;
 use window::Window;
 
@@ -315,7 +315,9 @@ fn pins(shape: &Shape, target: &Target) -> usize {
         true => 40,
         false => 32,
     };
-    let has_room = target.budget(File::MAIN) >= room;
+    let exists = |reg: &PReg| usize::from(reg.unit) < target.file(reg.file).units;
+    let preserved = &target.abi().preserved;
+    let has_room = target.budget(File::MAIN) >= room && preserved.iter().all(exists);
     if shape.pinned && has_room { 2 } else { 0 }
 }
 

@@ -79,7 +79,8 @@ pub(crate) fn satisfies(
     reg: PReg,
 ) -> bool {
     match operand.constraint {
-        Constraint::Any | Constraint::Tied(_) => true,
+        Constraint::Any | Constraint::Tied(_) | Constraint::Anywhere => true,
+        Constraint::Memory | Constraint::Argument(_) => false,
         Constraint::Fixed(fixed) => reg == fixed,
         Constraint::Except(list) => {
             let list = function.reg_list(list).iter().copied();

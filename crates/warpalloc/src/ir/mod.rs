@@ -173,6 +173,8 @@ pub struct Program<'a> {
     pub order: Option<Vec<Inst>>,
     /// Instructions that were taken out of their blocks: hoisted or rematerialised.
     pub deleted: EntitySet<Inst>,
+    /// Whether the client would like some value to be in a particular register.
+    pub has_hints: bool,
 }
 
 impl Program<'_> {
@@ -192,6 +194,16 @@ impl Program<'_> {
             Origin::Piece(of) => of,
             _ => value,
         }
+    }
+
+    /// The first unit that the client would like `value` to be in.
+    #[inline]
+    pub fn hint_of(&self, value: Value) -> Option<usize> {
+        if !self.has_hints {
+            return None;
+        }
+        let reg = self.function.vreg(self.vreg_of(value)?).hint?;
+        Some(usize::from(reg.unit))
     }
 
     /// The virtual register behind `value`, if there is one.

@@ -308,6 +308,7 @@ impl<'a> Naive<'a> {
         let values = self.function.vreg_count() as u32;
         Ok(Allocation {
             registers: self.registers,
+            memory: Vec::new(),
             stats: Stats {
                 values,
                 spilled: values,

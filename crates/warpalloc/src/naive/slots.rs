@@ -77,13 +77,13 @@ impl Homes {
     pub fn frame(&self) -> Frame {
         let size = self.layout.size();
         match self.space {
-            Space::Local => Frame {
-                local: size,
-                shared: 0,
-            },
             Space::Shared => Frame {
                 local: 0,
                 shared: size,
+            },
+            _ => Frame {
+                local: size,
+                shared: 0,
             },
         }
     }

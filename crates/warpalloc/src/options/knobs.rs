@@ -57,6 +57,8 @@ settings! {
     pub struct Knobs, KNOBS {
         /// Which loop invariants are computed before their loop: always, inner or never.
         [381] "HoistInvariantsPolicy" hoist_policy: HoistPolicy = HoistPolicy::Inner;
+        /// Whether RegAllocPrefMacOperands is heeded.
+        [443] "RegAllocMacGate" mac_gate: bool = true;
         /// Functions whose local variables may still be promoted to registers.
         [487] "NumOptPhasesBudget" opt_phases_budget: u32 = u32::MAX;
         /// Joins on the longest way through one coalesced chain.
@@ -78,9 +80,8 @@ settings! {
         [627] "RegAllocBankAware" bank_aware: bool = false;
         /// Pre-allocate the operands of every eligible instruction.
         [628] "RegAllocMacForce" mac_force: bool = false;
-        /// Consider instructions for pre-allocation in code order (1) or not at all (0).
-        [629] "RegAllocMacVregAllocOrder" mac_vreg_order: u32 = 0,
-            inert "it orders operands that RegAllocPrefMacOperands or RegAllocMacForce choose, by default none";
+        /// Order of pre-allocated operands: 1 that of the code, 0 the widest first.
+        [629] "RegAllocMacVregAllocOrder" mac_vreg_order: u32 = 0;
         /// A third limit of the budget.
         [632] "RegAllocBudgetLimitTertiary" budget_limit_tertiary: u32 = 0,
             inert "the report names it and does not say what it limits";
@@ -119,9 +120,11 @@ settings! {
         /// Beginning of the linear model: the least part of a file that guidance may aim at.
         "RegTgtBudgetCoefficientC" budget_c: f32 = 0.3;
         /// Register count up to which the first coefficient holds.
-        "RegTgtBudgetMaxThreads" budget_max_threads: u32 = 119;
+        "RegTgtBudgetMaxThreads" budget_max_threads: u32 = 119,
+            inert "wherever it is asked, demand exceeds the part worth filling, unless RegTgtBudgetCoefficientA or B is above 1";
         /// Register count from which the part worth filling rises.
-        "RegTgtBudgetPressureThreshold" budget_pressure_threshold: u32 = 160;
+        "RegTgtBudgetPressureThreshold" budget_pressure_threshold: u32 = 160,
+            inert "as RegTgtBudgetMaxThreads";
         /// Recompute a value when that costs less than this part of a reload.
         "RegAllocRematThreshold" remat_threshold: f32 = 0.75;
         /// Costs above this make a value choose before the select phase, 0 and below for none;
@@ -129,7 +132,7 @@ settings! {
         "RegAllocSpillCostThreshold" spill_cost_threshold: f32 = -1.0;
         /// Hand out spill memory in buckets of 8 or 16 bytes.
         "RegAllocSpillBuckets" spill_buckets: bool = false;
-        /// Rounds of live-range splitting.
+        /// Whether live ranges are split (0 not); more than 1 is as 1.
         "RegAllocSplitRounds" split_rounds: u32 = 1;
         /// Cycles that splitting must save to be kept.
         "RegAllocSplitThreshold" split_threshold: f32 = 0.0;

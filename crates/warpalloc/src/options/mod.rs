@@ -80,6 +80,7 @@ impl Written for Space {
         match self {
             Space::Local => "local",
             Space::Shared => "shared",
+            Space::Argument => "argument",
         }
         .to_owned()
     }

@@ -167,4 +167,55 @@ mod tests {
         assert_eq!(product[Value::new(1)], 12.0);
         assert_eq!(costs(CostModel::Traffic)[Value::new(0)], 12.0);
     }
+
+    fn product_of_first(text: &str) -> f32 {
+        let case = crate::text::parse(text).unwrap();
+        let program = Program::new(&case.function, &case.target, None).unwrap();
+        let facts = crate::ir::Facts::of(&program);
+        let costs = spill_costs(
+            &program,
+            &case.target,
+            &facts.liveness,
+            &facts.frequencies,
+            &facts.loops,
+            CostModel::Product,
+        );
+        costs[Value::new(0)]
+    }
+
+    /// v0 is defined once and used where code runs eight times: 1 × 8 × 4 cycles. Of the weights of
+    /// the places it is in, 1 is outside of the loop and 8 + 8 inside, which count × 1.5.
+    #[test]
+    fn uses_count_by_frequency_and_places_by_loop_depth() {
+        let cost = product_of_first(
+            "target cicc sm_80
+             kernel f {
+             block0 freq 1:
+                 v0:r32 = load : write
+                 bra -> block1
+             block1 freq 8:
+                 use v0 : write
+                 v1:pred = setp : write
+                 brp v1 -> block1, block2
+             block2 freq 1:
+                 exit : exit write
+             }",
+        );
+        let factor = (1.0 + 16.0 * 1.5) / 17.0;
+        assert_eq!(cost, 1.0 * 8.0 * 4.0 * factor);
+    }
+
+    #[test]
+    fn no_finite_cost_exceeds_the_limit() {
+        let cost = product_of_first(
+            "target cicc sm_80
+             kernel f {
+             block0 freq 1000000:
+                 v0:r32 = load : write
+                 use v0 : write
+                 exit : exit write
+             }",
+        );
+        assert_eq!(cost, 1e9);
+    }
 }

@@ -6,9 +6,9 @@
 
 use super::describe::register;
 use super::{
-    Abi, Class, ClassInfo, File, FileInfo, MemoryInfo, MovePath, PReg, RegSet, SpillPath, Target,
+    Abi, Class, ClassInfo, File, FileInfo, MemoryInfo, MovePath, PReg, RegSet, Space, SpillPath,
+    Target,
 };
-use crate::allocation::Space;
 use thiserror::Error;
 
 /// Register files that a target has at most.
@@ -168,7 +168,7 @@ impl TargetBuilder {
     /// Says what accesses to a memory cost. Unless this is said, local memory takes four
     /// cycles and there is no other.
     pub fn memory(&mut self, space: Space, memory: MemoryInfo) -> &mut Self {
-        self.memories[space as usize] = Some(memory);
+        self.memories[usize::from(space == Space::Shared)] = Some(memory);
         self
     }
 
@@ -465,7 +465,7 @@ impl TargetBuilder {
                 return Err("levels of memory are not in ascending order".to_owned());
             }
         }
-        if self.memories[Space::Local as usize].is_none() {
+        if self.memories[0].is_none() {
             return Err("it has no local memory to spill to".to_owned());
         }
         Ok(())

@@ -180,6 +180,19 @@ pub struct ClassInfo {
     pub align: usize,
 }
 
+/// Memory that spilled values go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Per-thread local memory.
+    #[default]
+    Local,
+    /// Shared memory, laid out per thread by the client.
+    Shared,
+    /// Arguments that the caller left in memory. They are only read, and offsets are those of
+    /// [`Constraint::Argument`](crate::function::Constraint::Argument).
+    Argument,
+}
+
 /// What accesses to a memory cost.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

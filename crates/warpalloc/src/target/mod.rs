@@ -21,12 +21,11 @@ mod unit_set;
 
 pub use abi::{Abi, ConventionError};
 pub use builder::{MAX_CLASSES, MAX_FILES, MAX_UNITS, MAX_WIDTH, TargetBuilder, TargetError};
-pub use describe::{ClassInfo, FileInfo, MemoryInfo, MovePath, SpillPath};
+pub use describe::{ClassInfo, FileInfo, MemoryInfo, MovePath, Space, SpillPath};
 pub use preset::{PRESETS, PresetError, REGISTER_GRANULE};
 pub use set::RegSet;
 pub use unit_set::UnitSet;
 
-use crate::allocation::Space;
 use std::fmt;
 
 /// A register file of a target: `R`, `UR`, `P`, `UP`.
@@ -229,7 +228,10 @@ impl Target {
 
     /// What accesses to `space` cost, if the machine has it.
     pub fn memory(&self, space: Space) -> Option<&MemoryInfo> {
-        self.memories[space as usize].as_ref()
+        match space {
+            Space::Local | Space::Argument => self.memories[0].as_ref(),
+            Space::Shared => self.memories[1].as_ref(),
+        }
     }
 
     /// The units that are never allocated, of all files.

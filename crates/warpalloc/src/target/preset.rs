@@ -1,8 +1,7 @@
 //! Ready-made targets.
 
 use super::sm::Sm;
-use super::{File, FileInfo, MemoryInfo, PReg, Target};
-use crate::allocation::Space;
+use super::{File, FileInfo, MemoryInfo, PReg, Space, Target};
 use thiserror::Error;
 
 /// Names that [`Target::preset`] understands.

@@ -63,7 +63,11 @@ impl Allocated<'_> {
         let info = function.inst(inst);
         let opcode = Name(function.opcode_name(info.opcode));
         let regs = self.allocation.operands(function, inst);
-        let (results, inputs) = self.sides(inst, |i| self.reg(regs[i]));
+        let place = |i: usize| match self.allocation.slot(function, inst, i) {
+            Some(addr) => slot(&addr),
+            None => self.reg(regs[i]),
+        };
+        let (results, inputs) = self.sides(inst, place);
         let mut code = format!("{results}{opcode}{inputs}");
         if info.imm != 0 {
             code += &format!(" #{}", info.imm);
@@ -143,5 +147,6 @@ fn slot(slot: &SlotAddr) -> String {
     match slot.space {
         Space::Local => format!("local[{}]", slot.offset),
         Space::Shared => format!("shared[{}]", slot.offset),
+        Space::Argument => format!("argument[{}]", slot.offset),
     }
 }

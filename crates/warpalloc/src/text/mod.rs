@@ -27,9 +27,10 @@
 //! - One instruction per line: results `=` opcode operands `:` attributes `->` successors.
 //!   Operands are numbered from the left, results included.
 //! - Left of `=` a value is a result, right of it an input; `inout` and `early` mark the
-//!   other roles, and `def` a result among the inputs.
+//!   other roles, and `def` a result among the inputs. `@ R0`, `tied N`, `not {R0}`,
+//!   `anywhere`, `memory` and `argument BYTES` behind a value say where it may be.
 //! - A value has its class where it is first mentioned, or anywhere else, with no space around
-//!   the colon; `.uniform` and `.pinned` may follow. Values that occur nowhere are listed in a
+//!   the colon; `.uniform`, `.pinned` and `.hint_R0` may follow. Values that occur nowhere are listed in a
 //!   line `vregs …`.
 //! - Attributes: `copy`, `undef`, `livein`, `call`, `branch`, `return`, `exit`; `read`, `write`,
 //!   of any state or of `spaces MASK`, and there perhaps only of the bytes `address N at START
@@ -55,7 +56,7 @@ mod tests;
 
 pub use allocated::Allocated;
 pub use error::TextError;
-pub use parse::parse;
+pub use parse::{parse, parse_for};
 
 use crate::function::Function;
 use crate::options::Options;

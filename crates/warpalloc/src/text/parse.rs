@@ -11,12 +11,17 @@ use cranelift_entity::EntityRef;
 
 /// The target, options and function that `text` describes.
 pub fn parse(text: &str) -> Result<Case, TextError> {
+    parse_for(text, &[])
+}
+
+/// The same, where the target may be one of `machines` by name.
+pub fn parse_for(text: &str, machines: &[Target]) -> Result<Case, TextError> {
     let mut lines = Lines::new(text);
     let mut target = None;
     let mut options = Options::default();
     while let Some(line) = lines.next()? {
         match line.word() {
-            Some("target") => target = Some(parse_target(&line)?),
+            Some("target") => target = Some(parse_target(&line, machines)?),
             Some("options") => parse_options(&line, &mut options)?,
             Some("kernel" | "device") => {
                 let Some(target) = target else {
@@ -38,8 +43,8 @@ pub fn parse(text: &str) -> Result<Case, TextError> {
     Err(lines.error("a function was expected"))
 }
 
-/// `target PRESET [sm_N] FILE=REGISTERS…`
-fn parse_target(line: &Line<'_>) -> Result<Target, TextError> {
+/// `target PRESET [sm_N] FILE=REGISTERS…`, or the name of one of `machines` instead.
+fn parse_target(line: &Line<'_>, machines: &[Target]) -> Result<Target, TextError> {
     let mut pieces = pieces(line);
     let fail = |(at, text): (usize, &str), message: String| {
         Err(error_at(line.text, line.number, at, text, message))
@@ -47,16 +52,32 @@ fn parse_target(line: &Line<'_>) -> Result<Target, TextError> {
     let end = (line.text.len(), "");
     let name = pieces.next().unwrap_or(end);
     let sm = pieces.next().unwrap_or(end);
+    if let Some(machine) = machines.iter().find(|machine| machine.name() == name.1) {
+        let rest = std::iter::once(sm).chain(pieces);
+        let budgets = rest.filter(|piece| !piece.1.is_empty() && !piece.1.starts_with("sm_"));
+        return with_budgets(line, machine.clone(), budgets);
+    }
     let Some(number) = sm.1.strip_prefix("sm_").and_then(|n| n.parse().ok()) else {
         return fail(
             sm,
             "an architecture such as `sm_90` was expected".to_owned(),
         );
     };
-    let mut target = match Target::preset(name.1, number) {
+    let target = match Target::preset(name.1, number) {
         Ok(target) if target.sm() == number => target,
         Ok(target) => return fail(sm, format!("this preset is for sm_{}", target.sm())),
         Err(error) => return fail(name, error.to_string()),
+    };
+    with_budgets(line, target, pieces)
+}
+
+fn with_budgets<'t>(
+    line: &Line<'_>,
+    mut target: Target,
+    pieces: impl Iterator<Item = (usize, &'t str)>,
+) -> Result<Target, TextError> {
+    let fail = |(at, text): (usize, &str), message: String| {
+        Err(error_at(line.text, line.number, at, text, message))
     };
     for piece in pieces {
         let split = piece.1.split_once('=');
@@ -175,6 +196,7 @@ impl<'a> FunctionParser<'a> {
                 class: crate::target::Class::R32,
                 uniform: false,
                 pinned: false,
+                hint: None,
             });
             let vreg = self.builder.vreg(info.class);
             *self.builder.vreg_mut(vreg) = info;
@@ -331,6 +353,12 @@ impl<'a> FunctionParser<'a> {
             Constraint::Fixed(self.register(line)?)
         } else if line.accept("tied") {
             Constraint::Tied(line.integer(u8::MAX as u64, "the number of an operand")? as u8)
+        } else if line.accept("anywhere") {
+            Constraint::Anywhere
+        } else if line.accept("memory") {
+            Constraint::Memory
+        } else if line.accept("argument") {
+            Constraint::Argument(line.integer(u32::MAX as u64, "a distance in bytes")? as u32)
         } else if line.accept("not") {
             Constraint::Except(self.registers(line)?)
         } else {
@@ -431,12 +459,21 @@ impl<'a> FunctionParser<'a> {
             class,
             uniform: false,
             pinned: false,
+            hint: None,
         };
         for mark in words {
-            match mark {
-                "uniform" => info.uniform = true,
-                "pinned" => info.pinned = true,
-                _ => return Err(line.error("only `.uniform` and `.pinned` follow a class")),
+            let hint = mark.strip_prefix("hint_");
+            match (mark, hint.and_then(|name| self.target.reg_named(name))) {
+                (_, Some(reg)) => info.hint = Some(reg),
+                ("h", None) if info.hint.is_some() => {
+                    info.hint = info.hint.map(|reg| reg.offset(1));
+                }
+                ("uniform", _) => info.uniform = true,
+                ("pinned", _) => info.pinned = true,
+                _ => {
+                    let expected = "only `.uniform`, `.pinned` and `.hint_R0` follow a class";
+                    return Err(line.error(expected));
+                }
             }
         }
         Ok(info)

@@ -170,6 +170,9 @@ impl Printer<'_> {
             Constraint::Any => Ok(()),
             Constraint::Fixed(reg) => write!(f, " @ {}", self.target.reg_name(reg)),
             Constraint::Tied(to) => write!(f, " tied {to}"),
+            Constraint::Anywhere => f.write_str(" anywhere"),
+            Constraint::Memory => f.write_str(" memory"),
+            Constraint::Argument(offset) => write!(f, " argument {offset}"),
             Constraint::Except(list) => {
                 write!(
                     f,
@@ -188,7 +191,11 @@ impl Printer<'_> {
         let info = self.function.vreg(vreg);
         write!(f, ":{}", self.target.class(info.class).name)?;
         f.write_str(if info.uniform { ".uniform" } else { "" })?;
-        f.write_str(if info.pinned { ".pinned" } else { "" })
+        f.write_str(if info.pinned { ".pinned" } else { "" })?;
+        match info.hint {
+            Some(reg) => write!(f, ".hint_{}", self.target.reg_name(reg)),
+            None => Ok(()),
+        }
     }
 
     fn unmentioned(&mut self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -119,7 +119,12 @@ fn errors_point_at_what_is_wrong() {
     fails("  op \"x", 1, 6, "never ends");
     fails("  op ä", 1, 6, "no token starts");
     fails("  bra -> block0\n  op", 2, 3, "a block was expected");
-    fails("  v0:r32.shiny = op", 1, 6, "`.uniform` and `.pinned`");
+    fails(
+        "  v0:r32.shiny = op",
+        1,
+        6,
+        "`.uniform`, `.pinned` and `.hint_R0`",
+    );
 }
 
 #[test]

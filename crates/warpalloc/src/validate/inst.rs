@@ -1,7 +1,7 @@
 //! Rules for single instructions.
 
 use super::*;
-use crate::target::RegSet;
+use crate::target::{RegSet, SpillPath};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
@@ -54,6 +54,7 @@ impl Rules<'_> {
                 .min()
                 .unwrap_or(0),
         };
+        self.hints()?;
         for inst in f.insts() {
             let mut overview = Overview::default();
             self.operands(inst, &mut scratch, &mut overview)?;
@@ -72,6 +73,23 @@ impl Rules<'_> {
             }
             if overview.units > scratch.smallest_file {
                 self.capacity(self.place(inst), inst, &mut scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hints(&self) -> Result<(), Error> {
+        let f = self.function;
+        for vreg in f.vregs() {
+            let info = f.vreg(vreg);
+            let Some(reg) = info.hint else { continue };
+            self.vreg(Place::Function, vreg)?;
+            self.file(Place::Function, reg)?;
+            let class = self.target.class(info.class);
+            if reg.file != class.file {
+                let (name, class) = (self.target.reg_name(reg), &class.name);
+                let message = format!("{vreg} is hinted to {name}, where no {class} starts");
+                return invalid(Place::Function, message);
             }
         }
         Ok(())
@@ -136,8 +154,75 @@ impl Rules<'_> {
                 self.exclusion(place, operand.vreg, list, scratch)?;
                 return Ok(false);
             }
+            Constraint::Anywhere | Constraint::Memory | Constraint::Argument(_) => {
+                self.in_memory(place, inst, operand)?;
+                return Ok(false);
+            }
         }
         Ok(true)
+    }
+
+    /// Operands that may be in memory are plain, stand alone, and get there by themselves.
+    fn in_memory(&self, place: Place, inst: Inst, operand: &Operand) -> Result<(), Error> {
+        let f = self.function;
+        let vreg = operand.vreg;
+        let info = f.vreg(vreg);
+        let class = self.target.class(info.class);
+        let kind = f.inst(inst).kind;
+        let operands = f.operands(inst);
+        let at = operands.iter().position(|o| std::ptr::eq(o, operand));
+        let at = at.unwrap_or(usize::MAX);
+        let is_argument = matches!(operand.constraint, Constraint::Argument(_));
+        let is_tied = |o: &Operand| o.constraint == Constraint::Tied(at as u8);
+        let in_group = |g: &OperandGroup| g.range().contains(&at);
+        let problem = if is_argument != (kind == Kind::LiveIn) {
+            "only arguments are in the caller's memory, and in no other"
+        } else if !matches!(operand.role, Role::Use | Role::Def) {
+            "it is neither a plain input nor a plain result"
+        } else if info.pinned {
+            "it is pinned"
+        } else if matches!(kind, Kind::Copy | Kind::Undef) {
+            "its instruction needs no code"
+        } else if operands.iter().any(is_tied) || f.groups(inst).iter().any(in_group) {
+            "others are tied to it or stand beside it"
+        } else if self.target.file(class.file).spill != SpillPath::Memory
+            && operand.constraint != Constraint::Anywhere
+        {
+            "its file does not reach memory"
+        } else {
+            return self.argument_alignment(place, inst, operand);
+        };
+        invalid(place, format!("{vreg} cannot be in memory: {problem}"))
+    }
+
+    /// Arguments in memory lie at multiples of their units, and apart.
+    fn argument_alignment(&self, place: Place, inst: Inst, own: &Operand) -> Result<(), Error> {
+        let Constraint::Argument(offset) = own.constraint else {
+            return Ok(());
+        };
+        let f = self.function;
+        let class = |o: &Operand| f.vreg(o.vreg).class;
+        let unit = self
+            .target
+            .file(self.target.class(class(own)).file)
+            .unit_bytes as u32;
+        let vreg = own.vreg;
+        if !offset.is_multiple_of(unit) || offset > i32::MAX as u32 / 2 {
+            let message = format!("{vreg} is an argument at {offset}, no multiple of {unit} bytes");
+            return invalid(place, message);
+        }
+        let end = |o: &Operand, start: u32| start + self.target.spill_bytes(class(o));
+        for other in f.operands(inst).iter().filter(|o| o.vreg != vreg) {
+            self.vreg(place, other.vreg)?;
+            if let Constraint::Argument(start) = other.constraint
+                && start < end(own, offset)
+                && offset < start.saturating_add(self.target.spill_bytes(class(other)))
+            {
+                let message = format!("arguments {vreg} and {} overlap in memory", other.vreg);
+                return invalid(place, message);
+            }
+        }
+        Ok(())
     }
 
     fn fixed(&self, place: Place, vreg: VReg, reg: PReg) -> Result<(), Error> {
@@ -295,8 +380,10 @@ impl Rules<'_> {
             let message = format!("`{opcode}` is live-in: it is a write of state without clobbers");
             return invalid(place, message);
         }
-        let in_place =
-            |o: &&Operand| o.role == Role::Def && matches!(o.constraint, Constraint::Fixed(_));
+        let in_place = |o: &&Operand| {
+            let is_placed = matches!(o.constraint, Constraint::Fixed(_) | Constraint::Argument(_));
+            o.role == Role::Def && is_placed
+        };
         match f.operands(inst).iter().find(|o| !in_place(o)) {
             Some(operand) => {
                 let vreg = operand.vreg;
@@ -393,6 +480,9 @@ impl Rules<'_> {
             let vreg = operand.vreg;
             let class = self.target.class(f.vreg(vreg).class);
             let file = class.file.index();
+            if operand.constraint.allows_memory() {
+                continue;
+            }
             if class.width > self.target.file(class.file).units {
                 let what = format!("{vreg}:{}", class.name);
                 return self.out_of_registers(place, Some(vreg), &what, class.file, class.width);

@@ -79,6 +79,15 @@ fn a_block_that_does_not_exist() {
 }
 
 #[test]
+fn an_argument_that_does_not_exist() {
+    let (mut b, entry, _) = start(0);
+    b.exit(entry, "exit");
+    b.arguments(&target(), &[VReg::new(5)]).unwrap();
+    let message = complaint(b);
+    assert!(message.contains("v5 does not exist"), "{message}");
+}
+
+#[test]
 fn an_exclusion_without_an_operand() {
     let (mut b, entry, v) = start(1);
     b.inst(entry, "add").except([reg("R0")]).use_(v[0]);

@@ -212,11 +212,12 @@ impl Flow<'_> {
     }
 
     /// The location of the first word of a slot.
-    fn first_word(&self, slot: SlotAddr) -> usize {
+    pub(super) fn first_word(&self, slot: SlotAddr) -> usize {
         let size = self.allocation.frame.size(slot.space);
         let base = match slot.space {
             Space::Local => self.target.unit_count(),
             Space::Shared => self.shared_words,
+            Space::Argument => return self.argument_words + self.words.at(slot.offset, 0),
         };
         base + self.words.at(slot.offset, size)
     }

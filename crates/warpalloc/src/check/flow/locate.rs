@@ -114,7 +114,13 @@ impl Flow<'_> {
             let offsets = (-size..0).step_by(self.words.size());
             offsets.map(move |offset| ValuePlace::Slot(SlotAddr { space, offset }))
         });
-        known.into_iter().chain(registers).chain(slots).find(holds)
+        let arguments = (0..self.argument_bytes as i32).step_by(self.words.size());
+        let arguments = arguments.map(|offset| {
+            let space = Space::Argument;
+            ValuePlace::Slot(SlotAddr { space, offset })
+        });
+        let known = known.into_iter().chain(registers);
+        known.chain(slots).chain(arguments).find(holds)
     }
 
     fn is_in_register(&self, vreg: VReg, reg: PReg) -> bool {
@@ -130,12 +136,13 @@ impl Flow<'_> {
         let file = self.target.class(self.function.vreg(vreg).class).file;
         let (through, units) = self.memory_units(file);
         let per_unit = self.words.per_unit(self.target, through);
-        let size = self.allocation.frame.size(slot.space);
-        let base = match slot.space {
-            Space::Local => self.target.unit_count(),
-            Space::Shared => self.shared_words,
+        let frame = self.allocation.frame.size(slot.space);
+        let (base, size, low) = match slot.space {
+            Space::Local => (self.target.unit_count(), frame, frame),
+            Space::Shared => (self.shared_words, frame, frame),
+            Space::Argument => (self.argument_words, self.argument_bytes, 0),
         };
-        let first = self.words.at(slot.offset, size);
+        let first = self.words.at(slot.offset, low);
         let count = self.words.count(size);
         let parts = self.parts(vreg);
         if first + parts.len() * units * per_unit > count {

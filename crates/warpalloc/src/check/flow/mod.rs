@@ -10,7 +10,7 @@ use super::locate::{DebugLocation, ValueLabel};
 use super::state::{Content, Locations, Meet, Partition, Value, Words, file_bit};
 use super::violation::{Fault, NamedReg, Site, Violation};
 use super::webs::Split;
-use crate::allocation::{Allocation, Point, Space};
+use crate::allocation::{Allocation, Point, SlotAddr, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
 use crate::target::{PReg, Target, Unit};
@@ -116,6 +116,9 @@ struct Flow<'a> {
     locations: Locations,
     words: Words,
     shared_words: usize,
+    /// The first word of arguments in memory, and their bytes.
+    argument_words: usize,
+    argument_bytes: u32,
 
     /// By block, once reached.
     states: Vec<Option<Partition>>,
@@ -181,7 +184,8 @@ impl<'a> Flow<'a> {
         current.resize(parts as usize + preserved.len(), 0);
         states.clear();
         states.resize(function.block_count(), None);
-        locations.reset(units, local_words + shared_words);
+        let argument_words = words.count(function.argument_bytes(target));
+        locations.reset(units, local_words + shared_words + argument_words);
         Flow {
             function,
             target,
@@ -205,6 +209,8 @@ impl<'a> Flow<'a> {
             locations,
             words,
             shared_words: units + local_words,
+            argument_words: units + local_words + shared_words,
+            argument_bytes: function.argument_bytes(target),
             states,
             meet,
             edge_values,
@@ -445,7 +451,11 @@ impl<'a> Flow<'a> {
             self.at.point = Point::Before(inst);
             for (position, operand) in operands.iter().enumerate() {
                 if operand.role.reads() {
-                    self.expect(operand.vreg, registers[position], Site::Operand(position))?;
+                    let site = Site::Operand(position);
+                    match allocation.slot(function, inst, position) {
+                        None => self.expect(operand.vreg, registers[position], site)?,
+                        Some(slot) => self.expect_in_memory(operand.vreg, slot, site)?,
+                    }
                 }
             }
             if info.clobbers != Clobbers::None {
@@ -461,11 +471,15 @@ impl<'a> Flow<'a> {
             }
             None => self.define(operands),
         }
-        for (operand, &reg) in operands.iter().zip(registers) {
+        for (position, (operand, &reg)) in operands.iter().zip(registers).enumerate() {
             if operand.role.writes() {
                 self.equations.redefine(operand.vreg);
-                if !deleted {
-                    self.place(operand.vreg, reg);
+                if deleted {
+                    continue;
+                }
+                match allocation.slot(function, inst, position) {
+                    None => self.place(operand.vreg, reg),
+                    Some(slot) => self.place_in_memory(operand.vreg, slot),
                 }
             }
         }
@@ -490,6 +504,39 @@ impl<'a> Flow<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Fails unless each word of `slot` holds the matching piece of `vreg`.
+    fn expect_in_memory(&self, vreg: VReg, slot: SlotAddr, site: Site) -> Outcome {
+        let file = self.target.class(self.function.vreg(vreg).class).file;
+        let per_unit = self.words.per_unit(self.target, file);
+        let first = self.first_word(slot);
+        for (part, &value) in self.parts(vreg).iter().enumerate() {
+            for word in 0..per_unit {
+                let held = self.locations.get(first + part * per_unit + word);
+                if held.is_nothing() || held != Content::whole(value).word_piece(word, per_unit) {
+                    let fault = Fault::NotInMemory { slot };
+                    return Err(self.refuse(site, Some((vreg, part)), fault));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets `slot` hold the current value of `vreg`.
+    fn place_in_memory(&mut self, vreg: VReg, slot: SlotAddr) {
+        let file = self.target.class(self.function.vreg(vreg).class).file;
+        let per_unit = self.words.per_unit(self.target, file);
+        let first = self.first_word(slot);
+        let base = self.part_base[vreg.index()] as usize;
+        for part in 0..self.width(vreg) {
+            let content = Content::whole(self.current[base + part]);
+            for word in 0..per_unit {
+                let location = first + part * per_unit + word;
+                self.locations
+                    .set(location, content.word_piece(word, per_unit));
+            }
+        }
     }
 
     /// Gives each result a fresh value.

@@ -37,6 +37,7 @@ impl Case {
         assert_eq!(registers.len(), function.operand_count());
         let allocation = Allocation {
             registers,
+            memory: Vec::new(),
             edits: Edits::new(&function, Vec::new()),
             deleted: EntitySet::new(),
             order: None,

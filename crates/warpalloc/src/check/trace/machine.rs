@@ -237,11 +237,17 @@ impl Machine<'_> {
     fn instruction(&mut self, inst: Inst) -> Result<Option<Vec<u64>>, Box<Difference>> {
         let registers = self.allocation.operands(self.function, inst);
         let visit = self.world.visit(self.number, inst);
-        let inputs = self.read(inst, registers);
+        let in_memory = |at: usize| self.allocation.slot(self.function, inst, at);
+        let places: Vec<Option<SlotAddr>> = match self.allocation.memory.is_empty() {
+            true => Vec::new(),
+            false => (0..registers.len()).map(in_memory).collect(),
+        };
+        let inputs = self.read(inst, registers, &places);
         self.steps += 1;
         self.compare_inputs(inst, visit, &inputs);
         if self.function.inst(inst).kind == Kind::LiveIn {
-            // Its results are in their registers already.
+            // Its results are in their registers already, or in the caller's memory.
+            self.leave_arguments(inst);
             return Ok(Some(inputs));
         }
         let clobbers = self.function.clobbers(self.target, inst);
@@ -254,29 +260,66 @@ impl Machine<'_> {
             let garbage = [inst.index() as u64, unit.index() as u64, visit as u64, 5];
             self.set(self.target.reg_at(unit), hash(&garbage));
         }
-        self.write(inst, registers, results);
+        self.write(inst, registers, &places, results);
         Ok(Some(inputs))
     }
 
-    fn read(&self, inst: Inst, registers: &[PReg]) -> Vec<u64> {
+    fn read(&self, inst: Inst, registers: &[PReg], places: &[Option<SlotAddr>]) -> Vec<u64> {
         let operands = self.function.operands(inst).iter().zip(registers);
-        operands
-            .filter(|(operand, _)| operand.role.reads())
-            .flat_map(|(operand, &reg)| {
-                let width = self.target.width(self.function.vreg(operand.vreg).class);
-                (0..width).map(move |part| self.get(reg.offset(part)))
+        let reads = operands
+            .enumerate()
+            .filter(|(_, (operand, _))| operand.role.reads());
+        reads
+            .flat_map(|(at, (operand, &reg))| {
+                let class = self.target.class(self.function.vreg(operand.vreg).class);
+                let bytes = self.target.file(class.file).unit_bytes;
+                let slot = places.get(at).copied().flatten();
+                (0..class.width).map(move |part| match slot {
+                    None => self.get(reg.offset(part)),
+                    Some(slot) => self.load(slot, part * bytes, bytes),
+                })
             })
             .collect()
     }
 
-    fn write(&mut self, inst: Inst, registers: &[PReg], results: Vec<u64>) {
+    fn write(
+        &mut self,
+        inst: Inst,
+        registers: &[PReg],
+        places: &[Option<SlotAddr>],
+        results: Vec<u64>,
+    ) {
         let mut results = results.into_iter();
-        for (operand, &reg) in self.function.operands(inst).iter().zip(registers) {
+        let operands = self.function.operands(inst).iter().zip(registers);
+        for (at, (operand, &reg)) in operands.enumerate() {
             if operand.role.writes() {
-                let width = self.target.width(self.function.vreg(operand.vreg).class);
-                for (part, result) in (0..width).zip(&mut results) {
-                    self.set(reg.offset(part), result);
+                let class = self.target.class(self.function.vreg(operand.vreg).class);
+                let bytes = self.target.file(class.file).unit_bytes;
+                for (part, result) in (0..class.width).zip(&mut results) {
+                    match places.get(at).copied().flatten() {
+                        None => self.set(reg.offset(part), result),
+                        Some(slot) => self.store(slot, part * bytes, result, bytes),
+                    }
                 }
+            }
+        }
+    }
+
+    /// Puts arguments that the caller leaves in memory there.
+    fn leave_arguments(&mut self, inst: Inst) {
+        for operand in self.function.operands(inst) {
+            let Constraint::Argument(offset) = operand.constraint else {
+                continue;
+            };
+            let class = self.target.class(self.function.vreg(operand.vreg).class);
+            let bytes = self.target.file(class.file).unit_bytes;
+            let slot = SlotAddr {
+                space: Space::Argument,
+                offset: offset as i32,
+            };
+            for part in 0..class.width {
+                let value = argument_in_memory(self.seed, offset, part);
+                self.store(slot, part * bytes, value, bytes);
             }
         }
     }
@@ -369,9 +412,9 @@ impl Machine<'_> {
                 {
                     return Err(self.malformed("a recomputation of no such instruction"));
                 }
-                let inputs = self.read(inst, regs);
+                let inputs = self.read(inst, regs, &[]);
                 let results = self.world.execute(self.number, self.target, inst, &inputs);
-                self.write(inst, regs, results);
+                self.write(inst, regs, &[], results);
             }
         }
         Ok(())
@@ -523,6 +566,11 @@ impl Machine<'_> {
 enum Next {
     Block(Block),
     End(End),
+}
+
+/// A part of the argument that a caller leaves at `offset`.
+pub(super) fn argument_in_memory(seed: u64, offset: u32, part: usize) -> u64 {
+    hash(&[seed, u64::from(offset), part as u64, 13])
 }
 
 fn refused(function: &Function, number: usize, seed: u64, why: &'static str) -> Box<Difference> {

@@ -1,5 +1,6 @@
 //! The run before allocation, on virtual registers.
 
+use super::machine::argument_in_memory;
 use super::report::{Difference, What};
 use super::world::{Trace, World};
 use super::{Limits, Module};
@@ -140,6 +141,12 @@ impl Original<'_> {
                     edits: Vec::new(),
                 })
             };
+            if let Constraint::Argument(offset) = operand.constraint {
+                let width = self.target.width(function.vreg(operand.vreg).class);
+                let seed = self.world.seed();
+                parts.extend((0..width).map(|part| argument_in_memory(seed, offset, part)));
+                continue;
+            }
             let Constraint::Fixed(reg) = operand.constraint else {
                 let why = "a function returns a value that the call wants in no fixed register";
                 return Err(refuse(What::Malformed(why)));

@@ -150,6 +150,7 @@ pub(super) fn edit_text(target: &Target, point: Point, edit: &Edit) -> String {
     let slot = |slot: SlotAddr| match slot.space {
         Space::Local => format!("local[{}]", slot.offset),
         Space::Shared => format!("shared[{}]", slot.offset),
+        Space::Argument => format!("argument[{}]", slot.offset),
     };
     let what = match *edit {
         Edit::Move { to, from, width } => format!("{} = {} x{width}", reg(to), reg(from)),

@@ -37,6 +37,8 @@ pub struct Preferences<'a> {
     used: Vec<usize>,
     files: SecondaryMap<Value, u8>,
     target: &'a Target,
+    /// First units that the client would like values to be in; empty where there are none.
+    hints: Vec<u16>,
     /// Preserved registers of each file that are still untouched.
     preserved: Vec<UnitSet<8>>,
 }
@@ -77,6 +79,13 @@ impl<'a> Preferences<'a> {
             used,
             files,
             target,
+            hints: match program.has_hints {
+                false => Vec::new(),
+                true => {
+                    let hint = |v| program.hint_of(v).map_or(u16::MAX, |unit| unit as u16);
+                    program.values.keys().map(hint).collect()
+                }
+            },
             preserved,
         }
     }
@@ -108,6 +117,14 @@ impl<'a> Preferences<'a> {
             false => self.used[file.index()].max(best + width),
         };
         let is_as_good = |start: usize| free.contains(start) && start + width <= end;
+        let hinted = members.iter().filter_map(|m| {
+            let hint = self.hints.get(m.value.index()).copied()?;
+            let start = usize::from(hint).checked_sub(usize::from(m.offset))?;
+            free.contains(start).then_some(start)
+        });
+        if let Some(start) = hinted.into_iter().next() {
+            return Some(start);
+        }
         let wishes = self.wishes(members, units);
         let wish = wishes
             .into_iter()

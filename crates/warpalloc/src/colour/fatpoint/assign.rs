@@ -156,7 +156,8 @@ impl<'a, const W: usize> Assign<'a, W> {
     fn try_place(&mut self, clusters: &Clusters, cluster: Cluster, colours: &mut Colours) -> bool {
         let info = clusters.info(cluster);
         let free = self.unreserved(info, self.free_starts(info));
-        let start = match self.wanted(clusters, info, &free, colours) {
+        let hinted = self.hinted(info, &free);
+        let start = match hinted.or_else(|| self.wanted(clusters, info, &free, colours)) {
             Some(start) => Some(start),
             None => self.choose(clusters, cluster, &free, colours),
         };
@@ -210,6 +211,20 @@ impl<'a, const W: usize> Assign<'a, W> {
         }
         let apart = free.without(&self.reserved.blocked_starts(info.width as usize));
         if apart.is_empty() { free } else { apart }
+    }
+
+    /// The free start that puts a member where the client would like it to be.
+    #[inline]
+    fn hinted(&self, info: &ClusterInfo, free: &UnitSet<W>) -> Option<usize> {
+        let program = self.scene.program;
+        if !program.has_hints {
+            return None;
+        }
+        let hints = info.members.iter().filter_map(|m| {
+            let hint = program.hint_of(m.value)?;
+            hint.checked_sub(m.offset as usize)
+        });
+        hints.into_iter().find(|&start| free.contains(start))
     }
 
     /// The free start at which the most copies of placed values vanish.

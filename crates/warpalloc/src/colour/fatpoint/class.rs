@@ -75,4 +75,33 @@ mod tests {
             );
         }
     }
+
+    /// The classes of `docs/sources.md#fatpoint-classes`.
+    #[test]
+    fn each_class_of_a_target_is_one_of_the_seven() {
+        let target = Target::hardware(90).unwrap();
+        let found: Vec<(&str, usize)> = target
+            .classes()
+            .map(|(class, info)| {
+                let number = RegClass::of(&target, class).number();
+                (info.name.as_str(), number)
+            })
+            .collect();
+        let expected = [
+            ("r16", 1),
+            ("r32", 1),
+            ("r64", 1),
+            ("r96", 1),
+            ("r128", 1),
+            ("r256", 6),
+            ("tensor", 6),
+            ("pred", 5),
+            ("ur32", 3),
+            ("ur64", 4),
+            ("upred", 5),
+        ];
+        assert_eq!(found, expected);
+        let packed = Target::cicc();
+        assert_eq!(RegClass::of(&packed, Class::R16), RegClass::RAlt);
+    }
 }

@@ -14,8 +14,8 @@ pub const NEAR_COST: f32 = 3.0;
 /// What spilling each value costs: its accesses, by how often their blocks run.
 pub fn costs(program: &Program, facts: &Facts, knobs: &Knobs, space: Space) -> Costs {
     let access = match space {
-        Space::Local => DEFAULT_COST,
         Space::Shared => NEAR_COST,
+        _ => DEFAULT_COST,
     };
     let scale = access * knobs.spill_cost_multiplier / 4.0;
     let mut costs: Costs = SecondaryMap::with_default(0.0);

@@ -4,7 +4,7 @@
 //! (`docs/sources.md#fatpoint-mac-operands`). The numbers mean nothing to us, so
 //! [`sass_opcode`] says which of our opcodes they stand for. Values that an eligible
 //! instruction reads or writes, as the preference level says, get a pre-allocation
-//! priority. It flags them, which puts them on the *High* list.
+//! priority: they are placed before the lists are made.
 
 use crate::ir::{Op, Program, Value};
 use crate::options::Knobs;
@@ -46,12 +46,12 @@ pub fn sass_opcode(name: &str) -> Option<u32> {
 /// Pre-allocation priorities of values: 0 for most.
 pub fn priorities(program: &Program, knobs: &Knobs) -> SecondaryMap<Value, u32> {
     let mut priorities = SecondaryMap::new();
-    let level = if knobs.mac_force {
-        3
-    } else {
-        knobs.pref_mac_operands
+    let level = match (knobs.mac_force, knobs.mac_gate) {
+        (true, _) => 3,
+        (false, true) => knobs.pref_mac_operands,
+        (false, false) => 0,
     };
-    if level == 0 && knobs.mac_vreg_order == 0 {
+    if level == 0 {
         return priorities;
     }
     let function = program.function;
@@ -126,5 +126,12 @@ mod tests {
         assert_eq!(flagged(1), [0]);
         assert_eq!(flagged(2), [1]);
         assert_eq!(flagged(3), [0, 1]);
+        let gated = Knobs {
+            pref_mac_operands: 3,
+            mac_gate: false,
+            ..Knobs::default()
+        };
+        let found = priorities(&program, &gated);
+        assert!((0..3).all(|i| found[Value::new(i)] == 0));
     }
 }

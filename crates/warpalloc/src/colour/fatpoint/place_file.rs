@@ -133,29 +133,47 @@ fn placement_order(
         },
         paired: scene.knobs.paired,
     };
-    let mut order = precolouring_order(clusters, first);
+    let mut order = precolouring_order(scene, clusters, first);
     order.extend(order::stack(&rest, &rules).into_iter().rev());
     order
 }
 
-/// Whether a cluster is placed before the lists are even made: it has one place only, or
-/// its values cannot be spilled, so values that conflict with it would have to be. Pieces of
+/// Whether a cluster is placed before the lists are even made: it has one place only, it has a
+/// pre-allocation priority, or its values cannot be spilled, so values that conflict with it would have to be. Pieces of
 /// spilled values placed that way take a register from every value that is live across
 /// them, so program order leaves them in their place.
 fn is_precoloured(scene: &Scene, info: &ClusterInfo, trial: Trial) -> bool {
     let values = &scene.program.values;
     let stubborn = || info.members.iter().any(|m| values[m.value].unspillable);
-    info.fixed.is_some() || info.is_link() || (trial == Trial::SixLists && stubborn())
+    info.fixed.is_some()
+        || info.is_link()
+        || priority(scene, info) > 0
+        || (trial == Trial::SixLists && stubborn())
 }
 
-/// Fixed places first, then the widest, in program order.
-fn precolouring_order(clusters: &Clusters, mut order: Vec<Cluster>) -> Vec<Cluster> {
+/// The highest pre-allocation priority of a member.
+fn priority(scene: &Scene, info: &ClusterInfo) -> u32 {
+    let priorities = info.members.iter().map(|m| scene.priorities[m.value]);
+    priorities.max().unwrap_or(0)
+}
+
+/// Fixed places first, then operands of MACs if they go in the order of the code, then the
+/// widest, in program order.
+fn precolouring_order(scene: &Scene, clusters: &Clusters, mut order: Vec<Cluster>) -> Vec<Cluster> {
+    let in_code_order = scene.knobs.mac_vreg_order > 0;
     order.sort_by_key(|&c| {
         let info = clusters.info(c);
+        let is_early = in_code_order && priority(scene, info) > 0;
+        let (align, width) = if is_early {
+            (0, 0)
+        } else {
+            (info.align, info.width)
+        };
         (
             info.fixed.is_none(),
-            Reverse(info.align),
-            Reverse(info.width),
+            !is_early,
+            Reverse(align),
+            Reverse(width),
             c,
         )
     });
@@ -179,8 +197,7 @@ fn traits(scene: &Scene, cluster: Cluster, info: &ClusterInfo, costs: Option<&Co
         2.. => PairMode::DoubleWidth,
         _ => PairMode::Single,
     };
-    let priorities = info.members.iter().map(|m| scene.priorities[m.value]);
-    let priority = priorities.max().unwrap_or(0);
+    let priority = priority(scene, info);
     let constrained = priority > 0 || is_constrained(scene.program, scene.ranges, info);
     Traits {
         cluster,

@@ -44,6 +44,13 @@ impl Affinities {
             param_of: vec![NO_BLOCK; count],
             kept: vec![NOWHERE; count],
         };
+        if code.program.has_hints {
+            for value in code.program.values.keys() {
+                if let Some(unit) = code.program.hint_of(value) {
+                    affinities.wanted[value.index()] = unit as u16;
+                }
+            }
+        }
         for edge in code.edges() {
             for &(param, arg) in code.pairs(edge) {
                 affinities.join(arg, param, 0);

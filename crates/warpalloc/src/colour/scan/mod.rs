@@ -142,6 +142,7 @@ fn finish(
     stats.coalesced = assigned.coalesced;
     let mut allocation = Allocation {
         registers: assigned.registers,
+        memory: Vec::new(),
         edits: Edits::new(function, std::mem::take(&mut assigned.edits)),
         deleted: assigned.deleted,
         order: code.program.order.clone(),
@@ -177,8 +178,8 @@ fn finish(
         });
     }
     match space {
-        Space::Local => allocation.frame.local = size,
         Space::Shared => allocation.frame.shared = size,
+        _ => allocation.frame.local = size,
     }
     allocation.stats.edits = allocation.edits.counts();
     Ok(allocation)

@@ -132,15 +132,15 @@ impl Inserter<'_> {
         Ok(())
     }
 
-    /// New code right behind an instruction. A matrix product takes longer than one stall can
-    /// last, so that a second one has to follow.
+    /// New code right behind an instruction. A stall lasts fifteen cycles at most and a matrix
+    /// product takes longer than two of them, so that two instructions have to lie between.
     fn behind(&self, above: Option<usize>, insts: Vec<Inst>) -> Result<Vec<Inst>, AllocateError> {
-        let is_slow = above.is_some_and(|at| self.code.insts()[at].pipe() == Pipe::Tensor);
-        if !is_slow || insts.is_empty() {
-            return Ok(insts);
-        }
+        let is_slow = |at: usize| self.code.insts()[at].pipe() == Pipe::Tensor;
+        let above = above.filter(|_| !insts.is_empty());
+        let last = above.and_then(|at| (0..2).find(|&back| at >= back && is_slow(at - back)));
         let nop = Builder::new(self.code.sm()).nop()?;
-        Ok([nop].into_iter().chain(insts).collect())
+        let missing = last.map_or(0, |back| 2 - back);
+        Ok(std::iter::repeat_n(nop, missing).chain(insts).collect())
     }
 
     /// The instruction of the code that one of the function is.

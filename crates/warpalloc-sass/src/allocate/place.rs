@@ -23,8 +23,8 @@ use warpalloc::target::{PReg, Target};
 /// a longer stall.
 fn cycles_to_store(pipe: Option<Pipe>) -> u32 {
     match pipe {
-        Some(Pipe::Tensor) => 20,
-        Some(Pipe::Double | Pipe::Half) => 10,
+        Some(Pipe::Tensor) => 24,
+        Some(Pipe::Double | Pipe::Half) => 11,
         _ => 7,
     }
 }

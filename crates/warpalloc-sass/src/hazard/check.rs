@@ -1,6 +1,6 @@
 //! Walks every path and reports hazards that nothing covers.
 
-use super::class::{Class, Order, Trust};
+use super::class::{Class, Order, cycles_before_any_reader};
 use super::latency::{Latencies, Slot};
 use super::state::{Pending, Recent, State};
 use crate::cfg::Cfg;
@@ -64,25 +64,27 @@ pub fn check(code: &Code, cfg: &Cfg) -> Vec<Hazard> {
 /// classes: not every pair of the classes need be that fast.
 const MARGIN: u8 = 2;
 
+/// The cycles between a producer and a reader of which one did not come from ptxas.
+fn with_margin(least: u8, producer: &Inst, file: File) -> u8 {
+    match cycles_before_any_reader(producer) {
+        Some(cycles) => cycles.max(least),
+        None => Class::of(producer).cycles_to_result(file).max(least) + MARGIN,
+    }
+}
+
 /// The same, where instructions that `is_new` did not come from ptxas: these keep a margin from
-/// producers of fixed latency and from readers. Where there are any, the order of the memory
-/// queue is not relied on: on an H200, code with new stores between ptxas's loads overwrote
-/// addresses before they had been read.
+/// producers of fixed latency and from readers.
 pub(crate) fn check_new(code: &Code, cfg: &Cfg, is_new: &[bool]) -> Vec<Hazard> {
-    let trust = match is_new.is_empty() {
-        true => Trust::Queue,
-        false => Trust::Group,
-    };
     let is_new = |at: usize| is_new.get(at).copied().unwrap_or(false);
     let latencies = Latencies::of(code.sm());
     let mut found = Vec::new();
-    walk(code, cfg, trust, |at, state, inst| {
-        find(code, state, (at, inst), trust, &mut found);
+    walk(code, cfg, |at, state, inst| {
+        find(code, state, at, inst, &mut found);
         fixed(code, state, inst, &mut |recent, slot, distance| {
-            let producer = Class::of(&code.insts()[recent.inst]);
-            let mut least = latencies.least(producer, Class::of(inst), slot);
+            let producer = &code.insts()[recent.inst];
+            let mut least = latencies.least(Class::of(producer), Class::of(inst), slot);
             if is_new(recent.inst) || is_new(at) {
-                least += MARGIN;
+                least = with_margin(least, producer, recent.reg.file);
             }
             if distance < least {
                 found.push(Hazard {
@@ -115,7 +117,7 @@ impl Busy {
 /// How busy scoreboards are at each instruction: by the slowest that is in flight.
 pub(crate) fn busy(code: &Code, cfg: &Cfg) -> Vec<Busy> {
     let mut all = vec![Busy::default(); code.insts().len()];
-    walk(code, cfg, Trust::Queue, |at, state, _| {
+    walk(code, cfg, |at, state, _| {
         for pending in &state.pending {
             let slow = match (pending.writes, pending.order) {
                 (false, _) => 1,
@@ -169,7 +171,7 @@ fn overtaken(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec
 
 /// Notes the least distances from producers of fixed latency to their readers.
 pub fn distances(code: &Code, cfg: &Cfg, latencies: &mut Latencies) {
-    walk(code, cfg, Trust::Queue, |_, state, inst| {
+    walk(code, cfg, |_, state, inst| {
         fixed(code, state, inst, &mut |recent, slot, distance| {
             let producer = Class::of(&code.insts()[recent.inst]);
             latencies.note(producer, Class::of(inst), slot, distance);
@@ -179,7 +181,7 @@ pub fn distances(code: &Code, cfg: &Cfg, latencies: &mut Latencies) {
 
 /// Finds the state before each block, then visits each reachable instruction with the state
 /// before it, waits included.
-fn walk(code: &Code, cfg: &Cfg, trust: Trust, mut visit: impl FnMut(usize, &State, &Inst)) {
+fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
     let blocks = cfg.blocks();
     let mut before: Vec<Option<State>> = vec![None; blocks.len()];
     let mut work: Vec<usize> = cfg.entries().to_vec();
@@ -191,7 +193,7 @@ fn walk(code: &Code, cfg: &Cfg, trust: Trust, mut visit: impl FnMut(usize, &Stat
             continue;
         };
         for at in blocks[number].insts.clone() {
-            issue(&mut state, at, &code.insts()[at], trust);
+            issue(&mut state, at, &code.insts()[at]);
         }
         for &succ in &blocks[number].succs {
             let changed = match &mut before[succ] {
@@ -212,7 +214,7 @@ fn walk(code: &Code, cfg: &Cfg, trust: Trust, mut visit: impl FnMut(usize, &Stat
             let inst = &code.insts()[at];
             wait(&mut state, at, inst);
             visit(at, &state, inst);
-            issue(&mut state, at, inst, trust);
+            issue(&mut state, at, inst);
         }
     }
 }
@@ -244,14 +246,9 @@ fn wait(state: &mut State, at: usize, inst: &Inst) {
 }
 
 /// The effect of one instruction on what is in flight.
-fn issue(state: &mut State, at: usize, inst: &Inst, trust: Trust) {
+fn issue(state: &mut State, at: usize, inst: &Inst) {
     let control = inst.control();
     wait(state, at, inst);
-    if inst.mnemonic() == "BAR" && trust == Trust::Queue {
-        state
-            .pending
-            .retain(|pending| pending.writes || !pending.order.is_queued());
-    }
     for pending in &mut state.pending {
         pending.fresh = 0;
     }
@@ -290,7 +287,7 @@ fn issue(state: &mut State, at: usize, inst: &Inst, trust: Trust) {
                 if order.writes_after(earlier.order) {
                     more |= written;
                 }
-                if !earlier.writes && order.reads_after(earlier.order, trust) {
+                if !earlier.writes && order.reads_after(earlier.order) {
                     more |= written | read;
                 }
                 earlier.fresh |= fresh(more & !earlier.scoreboards);
@@ -331,13 +328,7 @@ fn sources(inst: &Inst) -> RegSet {
 }
 
 /// Hazards with instructions of variable latency.
-fn find(
-    code: &Code,
-    state: &State,
-    (at, inst): (usize, &Inst),
-    trust: Trust,
-    found: &mut Vec<Hazard>,
-) {
+fn find(code: &Code, state: &State, at: usize, inst: &Inst, found: &mut Vec<Hazard>) {
     let (uses, defs) = (inst.uses(), inst.defs());
     let order = match inst.latency() {
         Latency::Variable => Order::of(inst),
@@ -349,9 +340,7 @@ fn find(
             true if defs.contains(pending.reg) && !order.writes_after(pending.order) => {
                 HazardKind::WriteAfterWrite
             }
-            false
-                if defs.contains(pending.reg) && !order.overwrites_after(pending.order, trust) =>
-            {
+            false if defs.contains(pending.reg) && !order.overwrites_after(pending.order) => {
                 HazardKind::WriteAfterRead
             }
             _ => continue,
@@ -396,5 +385,47 @@ fn fixed(code: &Code, state: &State, inst: &Inst, report: &mut dyn FnMut(&Recent
         if guard.is_some_and(|guard| guard.reg == recent.reg) {
             report(recent, Slot::Guard(recent.reg.file), recent.age);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cfg::Links;
+    use crate::isa::{Builder, Sm, Source};
+
+    /// HMMA.16816.F32.BF16 R48, R132, R154, R48
+    const PRODUCT: u128 = 0x000f_ec00_0004_1830_0000_009a_8430_723c;
+    /// EXIT
+    const EXIT: u128 = 0x000f_ea00_0380_0000_0000_0000_0000_794d;
+
+    /// ptxas has other instructions read sooner, which does not hold for a product.
+    #[test]
+    fn new_code_waits_for_a_matrix_product_as_long_as_ptxas_at_the_end_of_a_block() {
+        let sm = Sm::new(90).unwrap();
+        let build = Builder::new(sm);
+        let found = |cycles: u8| {
+            let stalled = |inst: Inst, stall: u8| {
+                let control = inst.control();
+                inst.with_control(control.stalled(stall))
+            };
+            let insts = [
+                stalled(crate::decode(PRODUCT, sm).unwrap(), 15),
+                stalled(build.nop().unwrap(), cycles - 15),
+                build.mov(0, Source::Reg(50)).unwrap(),
+                crate::decode(EXIT, sm).unwrap(),
+            ];
+            let words = insts.iter().flat_map(|inst| inst.word().to_le_bytes());
+            let code = Code::decode(&words.collect::<Vec<u8>>(), 90).unwrap();
+            let cfg = Cfg::build(&code, &Links::default()).unwrap();
+            check_new(&code, &cfg, &[false, true, true, false])
+        };
+        assert_eq!(found(24), []);
+        let list = found(23);
+        assert_eq!(list.len(), 1, "{list:?}");
+        assert_eq!(
+            list[0].to_string(),
+            "0x0020 reads R50 that 0x0000 writes after 23 cycles, not 24"
+        );
     }
 }

@@ -70,7 +70,7 @@ impl Class {
 
 impl Class {
     /// The cycles from issue to where a result is in its file, at most where several are known.
-    fn cycles_to_result(self, file: File) -> u8 {
+    pub(super) fn cycles_to_result(self, file: File) -> u8 {
         match (self, file) {
             (Self::Double, File::P) => 14,
             (_, File::P) => 13,
@@ -99,6 +99,13 @@ impl Class {
     }
 }
 
+/// The cycles that ptxas leaves behind an instruction at the end of a block, whatever may read its
+/// result. Known of dense products of halves and TF32: bit 73 makes a product sparse.
+pub(super) fn cycles_before_any_reader(inst: &Inst) -> Option<u8> {
+    let is_dense = inst.mnemonic() == "HMMA" && inst.word() >> 73 & 1 == 0;
+    (is_dense && inst.sm().number() >= 80).then_some(24)
+}
+
 /// Instructions of variable latency that write in the order they were issued.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Order {
@@ -106,7 +113,7 @@ pub(super) enum Order {
     SharedLoad,
     /// Textures and surfaces.
     Texture,
-    /// Reads of special registers.
+    /// Reads of special registers into uniform ones.
     Special,
     /// Transposes of matrices.
     Transpose,
@@ -124,24 +131,14 @@ pub(super) enum Order {
     Free,
 }
 
-/// How far the order of the memory queue is relied on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Trust {
-    /// As far as ptxas does.
-    Queue,
-    /// Not beyond what one group of instructions does among itself. Where ptxas leaves out a wait
-    /// because of the queue, more than the order of issue may stand behind it.
-    Group,
-}
-
 impl Order {
     pub fn of(inst: &Inst) -> Self {
         match (inst.pipe(), inst.mnemonic()) {
             (_, "LDS" | "LDSM" | "SHFL") => Self::SharedLoad,
             (_, "LDG" | "LD" | "LDL") => Self::Load,
-            (_, "S2R" | "S2UR") => Self::Special,
+            (_, "S2UR") => Self::Special,
             (_, "MOVM") => Self::Transpose,
-            (_, "LDC") => Self::Free,
+            (_, "LDC" | "S2R") => Self::Free,
             (Pipe::Texture, _) => Self::Texture,
             (Pipe::Memory, _) => match inst.memory().map(|memory| memory.effect) {
                 Some(Effect::Store | Effect::Reduction) => Self::Store,
@@ -168,9 +165,8 @@ impl Order {
     }
 
     /// Whether what the earlier one reads has been read when this one has read.
-    pub fn reads_after(self, earlier: Self, trust: Trust) -> bool {
+    pub fn reads_after(self, earlier: Self) -> bool {
         let by_this = match self {
-            _ if trust == Trust::Group => false,
             Self::Store => earlier.is_queued(),
             Self::SharedLoad => matches!(earlier, Self::SharedLoad | Self::Store),
             Self::Load | Self::Memory => earlier == self,
@@ -180,9 +176,8 @@ impl Order {
     }
 
     /// Whether this one may overwrite what the earlier one reads without a wait.
-    pub fn overwrites_after(self, earlier: Self, trust: Trust) -> bool {
+    pub fn overwrites_after(self, earlier: Self) -> bool {
         let by_this = match self {
-            _ if trust == Trust::Group => false,
             Self::SharedLoad => matches!(earlier, Self::SharedLoad | Self::Store),
             Self::Load => earlier == Self::Load,
             _ => false,

@@ -90,7 +90,7 @@ fn spilled_code_computes_what_the_original_does_within_the_cap() {
                 let after = read.function(name).unwrap();
                 assert_eq!(after.registers, Some(done.registers_after), "{told}");
                 let grows = match space {
-                    Space::Local => after.stack_bytes > function.stack_bytes,
+                    Space::Local | Space::Argument => after.stack_bytes > function.stack_bytes,
                     Space::Shared => after.shared_bytes > function.shared_bytes,
                 };
                 assert_eq!(grows, done.frame_bytes > 0, "{told}");

@@ -30,6 +30,7 @@ mod report;
 mod shim;
 mod stats;
 mod stats_cubin;
+mod suggest;
 mod tune;
 
 use std::fmt;

@@ -113,7 +113,9 @@ pub(crate) fn lower(
                 _ => Class::R32,
             };
             let vreg = lower.builder.vreg(class);
-            lower.builder.vreg_mut(vreg).pinned = form == Form::Coloured || class == Class::PRED;
+            if form == Form::Coloured || class == Class::PRED {
+                lower.builder.pin(vreg);
+            }
             vreg
         })
         .collect();
@@ -197,7 +199,7 @@ impl Lower<'_> {
     fn build(&mut self, cfg: &Cfg, webs: &Webs) -> Result<(), RecolourError> {
         let entry = self.builder.block();
         let stack_pointer = self.builder.vreg(Class::R32);
-        self.builder.vreg_mut(stack_pointer).pinned = true;
+        self.builder.pin(stack_pointer);
         self.builder.live_in(stack_pointer, preg(STACK_POINTER));
         let blocks: Vec<Option<Block>> = (0..cfg.blocks().len())
             .map(|block| cfg.is_reachable(block).then(|| self.builder.block()))

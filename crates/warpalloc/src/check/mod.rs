@@ -111,7 +111,8 @@ pub mod trace;
 mod violation;
 mod webs;
 
-pub use locate::{DebugLocation, ValueLabel, ValuePlace};
+pub use crate::allocation::ValuePlace;
+pub use locate::{DebugLocation, ValueLabel};
 pub use violation::{Fault, Location, NamedReg, Site, Violation};
 
 pub(crate) use webs::Split;
@@ -125,13 +126,22 @@ use webs::is_single;
 
 /// Proves that `allocation` computes what `function` says on `target`.
 ///
-/// The function must be valid; about the allocation nothing is assumed.
+/// A function that is not valid has no allocation to prove; about the allocation nothing is
+/// assumed.
 pub fn check(
     function: &Function,
     target: &Target,
     allocation: &Allocation,
 ) -> Result<(), Box<Violation>> {
     Checker::default().check(function, target, allocation)
+}
+
+/// Refuses a function that breaks a rule of the model.
+fn valid(function: &Function, target: &Target) -> Result<(), Box<Violation>> {
+    function.validate(target).map_err(|error| {
+        let fault = Fault::Invalid(Box::new(error));
+        Box::new(Violation::of_function(fault))
+    })
 }
 
 /// Checks one allocation after the other in the same memory.
@@ -149,6 +159,7 @@ impl Checker {
         target: &Target,
         allocation: &Allocation,
     ) -> Result<(), Box<Violation>> {
+        valid(function, target)?;
         let split = self.split(function, None)?;
         self.check_split(function, split.as_ref(), target, allocation)
     }

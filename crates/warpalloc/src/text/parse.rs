@@ -198,8 +198,7 @@ impl<'a> FunctionParser<'a> {
                 pinned: false,
                 hint: None,
             });
-            let vreg = self.builder.vreg(info.class);
-            *self.builder.vreg_mut(vreg) = info;
+            self.builder.described(info);
         }
         Ok(self.builder.finish())
     }

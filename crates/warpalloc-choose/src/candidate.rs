@@ -31,24 +31,21 @@ pub enum Candidate {
 }
 
 impl Candidate {
-    /// What is tried for a kernel that ptxas spills in besides the original. The candidates of a row
-    /// are tried in order, up to the first that cannot be had.
+    /// What is tried for a kernel that ptxas spills in besides the original. A later candidate of a
+    /// row is tried only where the one before it leaves it a chance.
     ///
     /// Local memory is not among the spaces: what ptxas writes there itself is scheduled freely,
     /// and ours is not. Nor is every allocator: one whose results are hardly ever the best adds
     /// more wrong choices than right ones (docs/choose.md has the figures).
     pub(crate) fn rows(machine_code: bool) -> Vec<Vec<Candidate>> {
         let allocated = |strategy, margin| Candidate::Allocated { strategy, margin };
+        let row = |strategy, margins: [i32; 2]| margins.map(|m| allocated(strategy, m)).to_vec();
         let mut rows = vec![
             vec![Candidate::SharedPragma],
             // Where the text fits the cap and ptxas spills all the same, it lacks registers of its
-            // own. A frame that does not fit at the cap fits no better with fewer registers.
-            vec![
-                allocated(Strategy::Briggs, 0),
-                allocated(Strategy::Briggs, 4),
-            ],
-            vec![allocated(Strategy::Fatpoint, 0)],
-            vec![allocated(Strategy::Fatpoint, -16)],
+            // own.
+            row(Strategy::Briggs, [0, 4]),
+            row(Strategy::Fatpoint, [0, -16]),
         ];
         if machine_code {
             rows.extend([false, true].map(|all| vec![Candidate::Moved { all }]));

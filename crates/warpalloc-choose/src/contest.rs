@@ -20,6 +20,12 @@ const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// within the error of the clock.
 const WORTH_IT_MEASURED: f64 = 0.98;
 
+/// The estimate over the original's above which another budget makes nothing better of it.
+const HOPELESS: f64 = 1.05;
+/// The share of the original's spills that ptxas may add to an allocation for lack of registers
+/// before it is worth giving it some.
+const FEW_SPILLS: f64 = 0.05;
+
 /// Shared memory that every launch gets without asking for more.
 pub(crate) const WITHOUT_OPT_IN: u64 = 48 * 1024;
 
@@ -39,10 +45,32 @@ pub(crate) struct Chosen {
 /// A candidate, and what was built of it.
 struct Entrant {
     judged: Judged,
+    /// Stores to local memory that ptxas added.
+    local_stores: usize,
     /// Its machine code.
     cubin: Option<Vec<u8>>,
     /// The module with it; moved spills are those of the original's.
     result: Option<ModuleResult>,
+}
+
+impl Entrant {
+    /// Whether the same allocator with another budget may be better than the original, if this is
+    /// what it made before.
+    fn leaves_chance(&self, next: Candidate, original: &Built) -> bool {
+        let Candidate::Allocated { margin, .. } = next else {
+            return true;
+        };
+        match self.judged.score() {
+            Some(score) if score > HOPELESS => false,
+            // Fewer registers for the text are more for ptxas, which must lack some.
+            Some(_) if margin > 0 => {
+                self.local_stores as f64 > FEW_SPILLS * original.estimate.local_stores as f64
+            }
+            Some(_) => true,
+            // A frame that does not fit is smaller with more registers only.
+            None => margin < 0,
+        }
+    }
 }
 
 impl Contest<'_> {
@@ -122,7 +150,7 @@ impl Contest<'_> {
 
     /// Why no candidate can be better than the original, where that is known at once.
     fn settled(&self, original: &Built) -> Option<&'static str> {
-        if !original.estimate.spills {
+        if !original.estimate.spills() {
             Some("ptxas does not spill in it")
         } else if self.facts.sized_at_launch && self.request.dynamic_shared.is_none() {
             Some(
@@ -137,21 +165,20 @@ impl Contest<'_> {
         }
     }
 
-    /// The candidates of a row, up to the first that cannot be had.
+    /// The candidates of a row, up to the first that has no chance after the one before it.
     fn row(
         &self,
         ptxas: &Ptxas,
         row: &[Candidate],
         original: &Built,
     ) -> Result<Vec<Entrant>, ChooseError> {
-        let mut entrants = Vec::new();
+        let mut entrants: Vec<Entrant> = Vec::new();
         for &candidate in row {
-            let entrant = self.entrant(ptxas, candidate, original)?;
-            let is_out = entrant.judged.ratios.is_err();
-            entrants.push(entrant);
-            if is_out {
+            let has_chance = |before: &Entrant| before.leaves_chance(candidate, original);
+            if !entrants.last().is_none_or(has_chance) {
                 break;
             }
+            entrants.push(self.entrant(ptxas, candidate, original)?);
         }
         Ok(entrants)
     }
@@ -174,9 +201,11 @@ impl Contest<'_> {
             Ok(built) => Ok(built.estimate.over(&original.estimate)),
             Err(reason) => Err(reason.clone()),
         };
+        let local_stores = built.as_ref().map_or(0, |b| b.estimate.local_stores);
         let (cubin, result) = built.ok().map(|b| (b.cubin, b.result)).unzip();
         Ok(Entrant {
             judged: Judged { candidate, ratios },
+            local_stores,
             cubin,
             result,
         })
@@ -201,6 +230,7 @@ impl Contest<'_> {
                 candidate: Candidate::Moved { all },
                 ratios,
             },
+            local_stores: 0,
             cubin,
             result: None,
         }
@@ -348,6 +378,7 @@ fn may_differ(function: &FunctionReport) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpalloc::Strategy;
 
     fn judged(alone: f64, full: f64) -> Judged {
         Judged {
@@ -364,5 +395,39 @@ mod tests {
         assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
         assert!(judged(0.85, 0.85).is_better(WORTH_IT));
         assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
+    }
+
+    #[test]
+    fn another_budget_is_tried_where_it_has_a_chance() {
+        let built = |local_stores: usize| Built {
+            cubin: Vec::new(),
+            estimate: Estimate::of_stores(local_stores),
+            result: ModuleResult {
+                text: String::new(),
+                functions: Vec::new(),
+                promoted: None,
+            },
+        };
+        let entrant = |ratio: Option<f64>, local_stores: usize| Entrant {
+            judged: Judged {
+                candidate: Candidate::SharedPragma,
+                ratios: ratio.map(|ratio| [ratio; 2]).ok_or_else(String::new),
+            },
+            local_stores,
+            cubin: None,
+            result: None,
+        };
+        let leaves = |ratio: Option<f64>, local_stores: usize, margin: i32| {
+            let strategy = Strategy::Briggs;
+            let next = Candidate::Allocated { strategy, margin };
+            entrant(ratio, local_stores).leaves_chance(next, &built(100))
+        };
+        assert!(leaves(Some(0.9), 6, 4), "ptxas spills in it");
+        assert!(!leaves(Some(0.9), 5, 4), "hardly");
+        assert!(!leaves(Some(1.1), 50, 4), "it is slow");
+        assert!(!leaves(None, 0, 4), "its frame does not fit");
+        assert!(leaves(Some(0.9), 0, -16));
+        assert!(!leaves(Some(1.1), 0, -16), "it is slow");
+        assert!(leaves(None, 0, -16), "its frame does not fit");
     }
 }

@@ -286,7 +286,7 @@ fn the_judge_sees_what_a_cap_costs() {
         judge(&Machine::H200, &cubin, "sgemm_rb8", setting).unwrap()
     };
     let (free, at_80, at_48) = (estimate(None), estimate(Some(80)), estimate(Some(48)));
-    assert!(!free.spills && at_80.spills && at_48.spills);
+    assert!(!free.spills() && at_80.spills() && at_48.spills());
     let [slower, _] = at_80.over(&free);
     let [slowest, _] = at_48.over(&free);
     assert!(1.2 < slower && slower < slowest, "{slower}, {slowest}");

@@ -78,13 +78,30 @@ pub struct Estimate {
     pub full: f64,
     /// Shared memory that the code declares, in bytes per block.
     pub shared_bytes: u64,
-    /// Whether it stores to local memory.
-    pub spills: bool,
+    /// Stores to local memory in the machine code; none where only the text is known.
+    pub local_stores: usize,
     /// The kernel's own instructions among them.
     work: f64,
 }
 
 impl Estimate {
+    /// One for tests.
+    #[cfg(test)]
+    pub(crate) fn of_stores(local_stores: usize) -> Estimate {
+        Estimate {
+            alone: 1.0,
+            full: 1.0,
+            shared_bytes: 0,
+            local_stores,
+            work: 0.0,
+        }
+    }
+
+    /// Whether it stores to local memory.
+    pub fn spills(&self) -> bool {
+        self.local_stores > 0
+    }
+
     /// This over `other`, alone and full. Where ptxas unrolled a loop in one of the two, an
     /// iteration of it does more work; cycles are compared for the same work.
     pub fn over(&self, other: &Estimate) -> [f64; 2] {
@@ -151,7 +168,7 @@ pub fn judge(
         alone: alone_cycles,
         full,
         shared_bytes: function.shared_bytes,
-        spills: code.insts().iter().any(stores_to_local),
+        local_stores: code.insts().iter().filter(|i| stores_to_local(i)).count(),
         work: alone.work,
     })
 }
@@ -241,7 +258,7 @@ pub fn judge_text(
         alone: alone_cycles,
         full,
         shared_bytes: resources.shared,
-        spills: resources.frame > 0,
+        local_stores: 0,
         work: 0.0,
     })
 }
@@ -281,7 +298,7 @@ mod tests {
             alone: cycles,
             full: cycles,
             shared_bytes: 0,
-            spills: true,
+            local_stores: 1,
             work,
         };
         let unrolled = estimate(150.0, 2.0);

@@ -3,11 +3,12 @@
 
     bench/choose_time.py --warpalloc target/release/warpalloc --ptxas PTXAS > bench/results/choose-time.md
 
-For each kernel of the corpus and each cap, pinned to one core; medians of three calls. The second call finds the
-choice in the cache.
+For each kernel of the corpus and each cap, pinned to one core and told the launch, so that every candidate is built;
+medians of three calls. The second call finds the choice in the cache.
 """
 import argparse
 import glob
+import json
 import math
 import os
 import re
@@ -33,6 +34,14 @@ def median(command, environment, before=lambda: None, calls=3):
     return None if None in times else statistics.median(times)
 
 
+def launch(manifests, path, kernel):
+    """The flags that say how a kernel is launched."""
+    stem = os.path.basename(path).split(".")[0]
+    described = json.load(open(f"{manifests}/{stem}.json"))["kernels"][kernel]
+    block, grid = math.prod(described["block"]), math.prod(described["grid"])
+    return ["--block", str(block), "--grid", str(grid), "--dynamic-shared", str(described.get("dynamic_shared", 0))]
+
+
 def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
@@ -42,6 +51,7 @@ def main():
     parser.add_argument("--warpalloc", required=True)
     parser.add_argument("--ptxas", required=True)
     parser.add_argument("--corpus", default="corpus/ptx")
+    parser.add_argument("--manifests", default="corpus/manifests")
     args = parser.parse_args()
     rows = []
     for path in sorted(glob.glob(f"{args.corpus}/*.sm_90.ptx")):
@@ -53,7 +63,7 @@ def main():
                     forget = lambda: subprocess.run(["rm", "-rf", f"{folder}/cache"])
                     assemble = [args.ptxas, "-arch=sm_90", "-e", kernel, f"-maxrregcount={cap}", path, "-o", f"{folder}/a"]
                     choose = [args.warpalloc, "alloc", path, "--entry", kernel, "--maxnreg", str(cap), "--jobs", "1",
-                              "--ptxas", args.ptxas, "-o", f"{folder}/b.ptx"]
+                              "--ptxas", args.ptxas, "-o", f"{folder}/b.ptx", *launch(args.manifests, path, kernel)]
                     once = median(assemble, environment)
                     first = median(choose, environment, forget)
                     again = median(choose, environment)
@@ -61,7 +71,7 @@ def main():
                     rows.append((os.path.basename(path), kernel, cap, once, first, again))
     print("# What a choice takes\n")
     print("```sh\nbench/choose_time.py --warpalloc target/release/warpalloc --ptxas PTXAS > bench/results/choose-time.md\n```\n")
-    print("One core; medians of three calls. The second call finds the choice in the cache.\n")
+    print("One core, the launch known; medians of three calls. The second call finds the choice in the cache.\n")
     ratios = [first / once for *_, once, first, _ in rows]
     seconds_again = [again for *_, again in rows]
     print("| | mean | worst |\n|---|---|---|")

@@ -3,7 +3,7 @@
 
     warpalloc-gpu --fmad --spilling --spaces shared --pragma enable_smem_spilling \\
         --ptxas-flags level10=-regUsageLevel=10 --ptxas-flags level0=-regUsageLevel=0 \\
-        --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
+        --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,best-no-ptxas,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... > bench/results/choices-h200.md
 """
@@ -16,7 +16,7 @@ def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
 
 
-CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid"]
+CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid", "best-no-ptxas"]
 
 
 def pairs(rows):

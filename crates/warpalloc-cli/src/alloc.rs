@@ -1,5 +1,5 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`, and what
-//! to their spills in `alloc_spills`.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`, what
+//! under a cap in `alloc_capped`, and what to their spills in `alloc_spills`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,9 +16,10 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
+use crate::alloc_capped;
 use crate::alloc_cubin;
 use crate::alloc_spills::{self, SpillFlags};
-use crate::best::{self, Chooser, Chosen, Launch};
+use crate::best::{self, Chooser, Chosen, Launch, MeasureArgs, WhichPtxas};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::kernels::ptx_files;
@@ -73,6 +74,18 @@ pub struct AllocArgs {
     /// The ptxas that `best` compares with [default: the one on the path or in CUDA_HOME]
     #[arg(long, value_name = "FILE")]
     ptxas: Option<PathBuf>,
+    /// Choose by the texts alone, even where there is a ptxas
+    #[arg(long, conflicts_with = "ptxas")]
+    no_ptxas: bool,
+    /// Launches that `best` times its candidates with, on the GPU of this machine: a JSON file
+    /// that gives each kernel a grid, a block and arguments (bench/gpu/README.md). A candidate
+    /// whose output differs in a bit is out of the question
+    #[arg(long, value_name = "MANIFEST", conflicts_with_all = ["no_ptxas", "block", "grid", "dynamic_shared"])]
+    measure: Option<PathBuf>,
+    /// The program that launches for --measure [default: `warpalloc-gpu`, beside this one or on
+    /// the path]
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    gpu_runner: Option<PathBuf>,
     /// Blocks of a launch, for `best`; where nobody says, a choice must pay for a single block
     /// per multiprocessor and for a full machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -200,6 +213,9 @@ fn preset(name: &str) -> Result<String, String> {
 /// Allocates the registers of PTX files.
 pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
     args.input = ptx_files(&args.input)?;
+    if args.maxnreg.is_some() && alloc_cubin::are_cubins(&args.input)? {
+        return alloc_capped::run(&args, &outputs(&args)?);
+    }
     if args.cubin_spills.is_asked_for() {
         return alloc_spills::run(&args, &outputs(&args)?);
     }
@@ -272,8 +288,19 @@ impl Allocator {
             grid: args.grid,
             dynamic_shared: args.cubin_spills.dynamic_shared,
         };
-        let chooser = is_best(args, &options)
-            .then(|| Chooser::new(args.ptxas.as_deref(), launch, args.no_cache));
+        let measure = args.measure.as_deref().map(|manifest| MeasureArgs {
+            manifest,
+            program: args.gpu_runner.as_deref(),
+        });
+        let ptxas = match args.no_ptxas {
+            true => WhichPtxas::None,
+            false => args
+                .ptxas
+                .as_deref()
+                .map_or(WhichPtxas::Any, WhichPtxas::At),
+        };
+        let chooser =
+            is_best(args, &options).then(|| Chooser::new(ptxas, launch, measure, args.no_cache));
         Ok(Allocator {
             chooser: chooser.transpose()?,
             options,

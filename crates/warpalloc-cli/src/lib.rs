@@ -7,6 +7,7 @@
 pub mod call;
 
 mod alloc;
+mod alloc_capped;
 mod alloc_cubin;
 mod alloc_spills;
 mod assembled;

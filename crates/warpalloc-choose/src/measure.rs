@@ -47,10 +47,14 @@ pub struct Measure {
 
 /// What of a launch an allocation depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) block: u32,
-    pub(crate) grid: u32,
-    pub(crate) dynamic_shared: u32,
+#[non_exhaustive]
+pub struct Shape {
+    /// Threads per block.
+    pub block: u32,
+    /// Blocks.
+    pub grid: u32,
+    /// Bytes of dynamic shared memory per block.
+    pub dynamic_shared: u32,
 }
 
 impl Measure {
@@ -69,7 +73,7 @@ impl Measure {
     }
 
     /// The launch of a kernel.
-    pub(crate) fn shape(&self, kernel: &str) -> Result<Shape, MeasureError> {
+    pub fn shape(&self, kernel: &str) -> Result<Shape, MeasureError> {
         let launch = &self.manifest["kernels"][kernel];
         let wrong = |what: &str| MeasureError::Manifest(format!("{what} for `{kernel}`"));
         if launch.is_null() {
@@ -96,7 +100,7 @@ impl Measure {
     }
 
     /// Microseconds of each cubin, or why it has none: its output must be that of `reference`.
-    pub(crate) fn times(
+    pub fn times(
         &self,
         kernel: &str,
         reference: &[u8],

@@ -35,7 +35,12 @@ pub struct MeasureArgs<'a> {
 }
 
 impl MeasureArgs<'_> {
-    fn read(self) -> anyhow::Result<Measure> {
+    /// Reads the manifest and finds the program that launches.
+    pub fn read(self, ptxas: Option<&Ptxas>) -> anyhow::Result<Measure> {
+        if ptxas.is_none() {
+            let told = "--measure needs ptxas, which makes the machine code that is timed: --ptxas names one";
+            return Err(UsageError(told.to_owned()).into());
+        }
         let beside = |own: PathBuf| own.with_file_name(RUNNER);
         let beside = std::env::current_exe().ok().map(beside);
         let named = self.program.map(Path::to_owned);
@@ -101,14 +106,11 @@ impl Chooser {
             WhichPtxas::Any => assembler::find(),
             WhichPtxas::None => None,
         };
-        if measure.is_some() && ptxas.is_none() {
-            let told = "--measure needs ptxas, which makes the machine code that is timed: --ptxas names one";
-            return Err(UsageError(told.to_owned()).into());
-        }
+        let measure = measure.map(|measure| measure.read(ptxas.as_ref()));
         Ok(Chooser {
+            measure: measure.transpose()?,
             ptxas,
             launch,
-            measure: measure.map(MeasureArgs::read).transpose()?,
             cache: Cache::of_user().filter(|_| !no_cache),
         })
     }

@@ -2,10 +2,11 @@
 //!
 //! Every step of occupancy below what the kernel takes is tried: the kernel is assembled with that
 //! cap as it is, and as the chooser has it, and the machine code is judged against the kernel
-//! without a cap. Without a ptxas there is nothing to judge, and the allocators say what spills.
+//! without a cap; where there is a GPU and a launch, it is timed. Without a ptxas there is nothing to judge, and the allocators say what spills.
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -15,12 +16,13 @@ use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_choose::judge::{Estimate, Setting};
-use warpalloc_choose::{Assembly, Cache, Candidate, Ptxas, Request, choose};
+use warpalloc_choose::{Assembly, Cache, Candidate, Measure, Ptxas, Request, choose};
 use warpalloc_ptx::module::{ModuleOptions, Outcome, Treatment, allocate_module};
 use warpalloc_ptx::{EntryFacts, ModuleFacts};
 
 use crate::UsageError;
 use crate::assembled::{Assembler, Judged};
+use crate::best::MeasureArgs;
 use crate::files::{self, Input};
 use crate::kernels::{FIGURES, PtxasArgs, alone, for_figures, named_entries, texts, with_facts};
 use crate::occupancy::caps_below;
@@ -36,6 +38,7 @@ Examples:
   warpalloc tune gemm.ptx --block 256 -o best.ptx  write the kernel with the cap that is recommended
   warpalloc tune gemm.ptx --kernel k --sm 90 --json
   warpalloc tune ptx/ --block 256                  every kernel of a folder
+  warpalloc tune gemm.ptx --measure launches.json  time every cap on the GPU of this machine
 
 Cycles are estimated from the machine code, over those of the kernel without a cap: for a warp alone,
 and on a full machine. They order caps and predict no time: measure the one that is recommended.";
@@ -62,6 +65,15 @@ pub struct TuneArgs {
     /// The machine, where it is not what the file says: 90, sm_90
     #[arg(long, value_name = "SM")]
     sm: Option<Sm>,
+    /// Launches to time every cap with, on the GPU of this machine: a JSON file that gives each
+    /// kernel a grid, a block and arguments (bench/gpu/README.md). A cap whose output differs in a
+    /// bit is left out
+    #[arg(long, value_name = "MANIFEST", conflicts_with_all = ["no_ptxas", "block", "grid", "smem"])]
+    measure: Option<PathBuf>,
+    /// The program that launches for --measure [default: `warpalloc-gpu`, beside this one or on
+    /// the path]
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    gpu_runner: Option<PathBuf>,
     /// Where to write the module with the kernel as recommended: PTX, or a cubin where the name
     /// ends in .cubin
     #[arg(short, long, value_name = "FILE")]
@@ -85,8 +97,14 @@ pub fn run(args: TuneArgs) -> anyhow::Result<()> {
         return Err(UsageError(message).into());
     }
     let ptxas = args.ptxas.ptxas()?;
+    let measure = args.measure.as_deref().map(|manifest| {
+        let program = args.gpu_runner.as_deref();
+        MeasureArgs { manifest, program }.read(ptxas.as_ref())
+    });
+    // Kernels that are timed at once would slow each other down.
+    let measure = measure.transpose()?.map(Mutex::new);
     let tuned = kernels.par_iter().map(|(input, facts, entry)| {
-        let tuner = Tuner::new(&args, ptxas.as_ref(), input, facts, entry)?;
+        let tuner = Tuner::new(&args, ptxas.as_ref(), measure.as_ref(), input, facts, entry)?;
         let rows = tuner.rows()?;
         Ok((tuner, rows))
     });
@@ -123,6 +141,10 @@ struct Row {
     by: String,
     /// Cycles over those of the kernel as it is, alone and full.
     cycles: Option<[f64; 2]>,
+    /// Microseconds of a launch, where it was timed.
+    time: Option<f64>,
+    /// The machine code, where there is a ptxas.
+    cubin: Vec<u8>,
     text: Text,
 }
 
@@ -134,8 +156,11 @@ enum Text {
 }
 
 impl Row {
-    /// What caps are ordered by.
-    fn score(&self) -> Option<f64> {
+    /// What caps are ordered by: time over that of another, else cycles.
+    fn score(&self, other: &Row) -> Option<f64> {
+        if let (Some(time), Some(of)) = (self.time, other.time) {
+            return Some(time / of);
+        }
         let [alone, full] = self.cycles?;
         Some((alone * full).sqrt())
     }
@@ -158,6 +183,7 @@ struct Tuner<'t> {
     block: u32,
     grid: Option<u32>,
     dynamic: u32,
+    measure: Option<&'t Mutex<Measure>>,
     options: ModuleOptions,
 }
 
@@ -165,6 +191,7 @@ impl<'t> Tuner<'t> {
     fn new(
         args: &'t TuneArgs,
         ptxas: Option<&'t Ptxas>,
+        measure: Option<&'t Mutex<Measure>>,
         input: &'t Input,
         facts: &ModuleFacts,
         entry: &'t EntryFacts,
@@ -172,7 +199,12 @@ impl<'t> Tuner<'t> {
         let declared = facts.arch.clone().unwrap_or_else(|| "sm_75".to_owned());
         let arch = args.sm.map_or(declared, |sm| sm.to_string());
         let sm: Sm = arch.parse()?;
-        let block = args.block.or(entry.block_threads).ok_or_else(|| {
+        let shape = match measure {
+            Some(measure) => Some(locked(measure).shape(&entry.name)?),
+            None => None,
+        };
+        let block = shape.map(|shape| shape.block).or(args.block);
+        let threads = block.or(entry.block_threads).ok_or_else(|| {
             UsageError(format!(
                 "`{}` does not say how many threads its blocks have: --block N does",
                 entry.name
@@ -186,12 +218,13 @@ impl<'t> Tuner<'t> {
             ptxas_options: args.ptxas.options(),
             arch,
             sm,
-            block,
-            grid: args.grid,
-            dynamic: args.smem,
+            block: threads,
+            grid: shape.map(|shape| shape.grid).or(args.grid),
+            dynamic: shape.map_or(args.smem, |shape| shape.dynamic_shared),
+            measure,
             options: ModuleOptions {
                 sm: args.sm.map(|sm| sm.number()),
-                block: args.block,
+                block,
                 entries: vec![entry.name.clone()],
                 ..ModuleOptions::default()
             },
@@ -229,10 +262,42 @@ impl<'t> Tuner<'t> {
             }
             None => self.allocated_within(&caps, &first)?,
         };
-        Ok([first]
-            .into_iter()
-            .chain(within.into_iter().flatten())
-            .collect())
+        let within = within.into_iter().flatten();
+        let rows = [first].into_iter().chain(within).collect();
+        match self.measure {
+            Some(measure) => self.timed(&locked(measure), rows),
+            None => Ok(rows),
+        }
+    }
+
+    /// Rows with their times. The kernel without a cap says what the output is, and takes turns with the
+    /// others.
+    fn timed(&self, measure: &Measure, rows: Vec<Row>) -> anyhow::Result<Vec<Row>> {
+        let cubins: Vec<&[u8]> = rows.iter().map(|row| row.cubin.as_slice()).collect();
+        let times = measure.times(&self.entry.name, cubins[0], &cubins)?;
+        let mut timed = Vec::new();
+        for (row, time) in rows.into_iter().zip(times) {
+            match time {
+                Ok(time) => timed.push(Row {
+                    time: Some(time),
+                    ..row
+                }),
+                Err(reason) if timed.is_empty() => {
+                    return Err(anyhow!(
+                        "{}: `{}` without a cap: {reason}",
+                        self.input.name,
+                        self.entry.name
+                    ));
+                }
+                Err(reason) => output::warning(&format!(
+                    "{}: `{}` within a cap of {}: {reason}",
+                    self.input.name,
+                    self.entry.name,
+                    told(&row)
+                )),
+            }
+        }
+        Ok(timed)
     }
 
     /// The kernel within caps, from the highest on. Below one that takes spill code, which may be the kernel
@@ -316,6 +381,8 @@ impl<'t> Tuner<'t> {
             local: judged.local,
             by,
             cycles,
+            time: None,
+            cubin: judged.cubin.clone(),
             text: Text::Made(text.to_owned()),
         }
     }
@@ -337,7 +404,7 @@ impl<'t> Tuner<'t> {
             options: &options,
             ptxas: Some(ptxas),
             grid: self.grid,
-            dynamic_shared: None,
+            dynamic_shared: self.measure.map(|_| self.dynamic),
             machine_code: false,
             measure: None,
             cache: cache.as_ref(),
@@ -406,6 +473,8 @@ impl<'t> Tuner<'t> {
             local: Some((edits.stores + edits.reloads) as usize),
             by: strategy.name().to_owned(),
             cycles: None,
+            time: None,
+            cubin: Vec::new(),
             text: Text::By(strategy),
         }))
     }
@@ -442,15 +511,20 @@ impl<'t> Tuner<'t> {
     }
 }
 
-/// The row to take: the least estimated cycles where that is worth it; without estimates the most
+/// A lock that a panic elsewhere does not take away.
+fn locked(measure: &Mutex<Measure>) -> MutexGuard<'_, Measure> {
+    measure.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The row to take: the least time, or the least estimated cycles, where that is worth it; without estimates the most
 /// warps among those that spill no more than the kernel as it is.
 fn recommended(rows: &[Row]) -> usize {
     let first = &rows[0];
-    if first.cycles.is_some() {
+    if first.score(first).is_some() {
         let scores = rows
             .iter()
             .enumerate()
-            .filter_map(|(at, row)| Some((at, row.score()?)));
+            .filter_map(|(at, row)| Some((at, row.score(first)?)));
         let best = scores.min_by(|a, b| a.1.total_cmp(&b.1));
         return best
             .filter(|(_, score)| *score < WORTH_IT)
@@ -466,6 +540,12 @@ fn recommended(rows: &[Row]) -> usize {
 fn reason(rows: &[Row], best: usize) -> String {
     let (first, row) = (&rows[0], &rows[best]);
     let warps = format!("{} warps instead of {}", row.warps, first.warps);
+    if let (Some(time), Some(of)) = (row.time, first.time) {
+        return match best {
+            0 => "no cap is faster".to_owned(),
+            _ => format!("{warps}; {:.2} of the time, measured", time / of),
+        };
+    }
     match (best, row.cycles) {
         (0, Some(_)) if rows.len() == 1 => {
             "no step of occupancy is within reach of a cap".to_owned()
@@ -494,11 +574,19 @@ fn as_text(tuner: &Tuner, rows: &[Row]) -> String {
         tuner.block,
         tuner.shared_bytes()
     );
+    let is_timed = rows[0].time.is_some();
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "  {:>4} {:>5} {:>6} {:>6} {:>7} {:>6} {:>6}  by",
-        "cap", "regs", "warps", "frame", "local", "alone", "full"
+        "  {:>4} {:>5} {:>6} {:>6} {:>7} {:>6} {:>6}{}  by",
+        "cap",
+        "regs",
+        "warps",
+        "frame",
+        "local",
+        "alone",
+        "full",
+        if is_timed { "       us" } else { "" }
     );
     for (at, row) in rows.iter().enumerate() {
         let known = |value: Option<usize>| value.map_or("-".to_owned(), |v| v.to_string());
@@ -509,7 +597,7 @@ fn as_text(tuner: &Tuner, rows: &[Row]) -> String {
         let mark = if at == best { '>' } else { ' ' };
         let _ = writeln!(
             out,
-            "{mark} {:>4} {:>5} {:>6} {:>6} {:>7} {:>6} {:>6}  {}",
+            "{mark} {:>4} {:>5} {:>6} {:>6} {:>7} {:>6} {:>6}{}  {}",
             told(row),
             row.registers,
             row.warps,
@@ -517,6 +605,8 @@ fn as_text(tuner: &Tuner, rows: &[Row]) -> String {
             known(row.local),
             cycles(0),
             cycles(1),
+            row.time
+                .map_or(String::new(), |time| format!(" {time:>8.1}")),
             row.by
         );
     }
@@ -538,6 +628,7 @@ fn as_json(tuner: &Tuner, rows: &[Row]) -> Value {
             "frame_bytes": row.frame,
             "local_accesses": row.local,
             "by": row.by,
+            "microseconds": row.time,
             "cycles": row.cycles.map(|[alone, full]| json!({ "alone": alone, "full": full })),
         })
     });

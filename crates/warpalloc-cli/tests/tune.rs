@@ -163,3 +163,58 @@ fn several_kernels_are_tuned_one_after_another() {
         "error: -o writes one kernel, and 2 are tuned: --kernel names one\n"
     );
 }
+
+/// A program in the place of `warpalloc-gpu`: the caps get faster one after another, the last is wrong.
+#[cfg(unix)]
+#[test]
+fn with_a_manifest_caps_are_ordered_by_time() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(real) = ptxas::ptxas() else { return };
+    let folder = folder();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx/wide.sm_90.ptx");
+    fs::copy(corpus, folder.path().join("wide.ptx")).unwrap();
+    let manifest = r#"{"kernels": {"quads": {"grid": [64], "block": [256], "arguments": []}}}"#;
+    fs::write(folder.path().join("launches.json"), manifest).unwrap();
+    // Without a cap, and within 48, 40 and 32.
+    let answer = r#"{"images": [{"microseconds": 9.0}, {"microseconds": 8.9}, {"microseconds": 4.5}, {"reason": "other bits"}]}"#;
+    let runner = folder.path().join("runner");
+    let script = format!("#!/bin/sh\ncat > asked.json\necho '{answer}'\n");
+    fs::write(&runner, script).unwrap();
+    fs::set_permissions(&runner, fs::Permissions::from_mode(0o755)).unwrap();
+    let args = [
+        "wide.ptx",
+        "--kernel=quads",
+        "--measure=launches.json",
+        "--gpu-runner=./runner",
+        "--ptxas",
+        real.to_str().unwrap(),
+    ];
+    let run = tune(folder.path(), &args);
+    let told = out(&run);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[1].ends_with("full       us  by"), "{told}");
+    assert!(lines[2].contains("      9.0  ptxas"), "{told}");
+    assert!(
+        lines[4].starts_with(">   40") && lines[4].contains("      4.5  "),
+        "{told}"
+    );
+    assert_eq!(
+        lines[5..],
+        ["recommended: a cap of 40: 48 warps instead of 32; 0.50 of the time, measured"]
+    );
+    assert_eq!(
+        said(&run),
+        "warning: wide.ptx: `quads` within a cap of 32: other bits\n"
+    );
+    let asked = fs::read_to_string(folder.path().join("asked.json")).unwrap();
+    let asked: Value = serde_json::from_str(&asked).unwrap();
+    assert_eq!(asked["images"].as_array().unwrap().len(), 4);
+    let value = out(&tune(folder.path(), &[&args[..], &["--json"]].concat()));
+    let value: Value = serde_json::from_str(&value).unwrap();
+    assert_eq!(value["caps"][2]["microseconds"], 4.5);
+    let run = tune(
+        folder.path(),
+        &["k.ptx", "--measure=launches.json", "--no-ptxas"],
+    );
+    assert_eq!(run.status.code(), Some(2));
+}

@@ -1,5 +1,5 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`, and what
-//! to their spills in `alloc_spills`.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`, what
+//! under a cap in `alloc_capped`, and what to their spills in `alloc_spills`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,6 +16,7 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
+use crate::alloc_capped;
 use crate::alloc_cubin;
 use crate::alloc_spills::{self, SpillFlags};
 use crate::best::{self, Chooser, Chosen, Launch, MeasureArgs, WhichPtxas};
@@ -212,6 +213,9 @@ fn preset(name: &str) -> Result<String, String> {
 /// Allocates the registers of PTX files.
 pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
     args.input = ptx_files(&args.input)?;
+    if args.maxnreg.is_some() && alloc_cubin::are_cubins(&args.input)? {
+        return alloc_capped::run(&args, &outputs(&args)?);
+    }
     if args.cubin_spills.is_asked_for() {
         return alloc_spills::run(&args, &outputs(&args)?);
     }

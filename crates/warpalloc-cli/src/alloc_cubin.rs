@@ -56,7 +56,6 @@ pub fn refuse_flags(args: &AllocArgs) -> Result<(), UsageError> {
 /// Refuses flags that mean nothing for cubins.
 fn options(args: &AllocArgs) -> Result<RecolourOptions, UsageError> {
     let idle = [
-        ("--maxnreg", args.maxnreg.is_some()),
         ("--occupancy-target", args.occupancy_target.is_some()),
         ("--preset", args.preset.is_some()),
         ("--sm", args.sm.is_some()),
@@ -64,7 +63,7 @@ fn options(args: &AllocArgs) -> Result<RecolourOptions, UsageError> {
     ];
     if let Some((flag, _)) = idle.iter().find(|(_, is_given)| *is_given) {
         return Err(UsageError(format!(
-            "{flag} is for PTX: the registers of a cubin are recoloured, and nothing is spilled"
+            "{flag} is for PTX; --maxnreg is how many registers a cubin may have"
         )));
     }
     let mut options = RecolourOptions::default();

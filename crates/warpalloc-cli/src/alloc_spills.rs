@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use warpalloc::allocation::Space;
 use warpalloc_sass::object::{Cubin, demangle};
 use warpalloc_sass::spills::{Conversion, Options, Refusal, spills_to_shared};
 
@@ -18,7 +19,8 @@ use crate::{Silent, UsageError, files, output};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Spills of a cubin")]
 pub struct SpillFlags {
-    /// Moves the spills of ptxas in a cubin to this memory, and changes nothing else
+    /// Moves the spills of ptxas in a cubin to this memory, and changes nothing else; with
+    /// --maxnreg, where values go that the registers of a cubin do not hold
     #[arg(long, value_name = "MEMORY", value_enum)]
     spills: Option<Memory>,
     /// Bytes of dynamic shared memory that every launch has: needed to move the spills of kernels
@@ -35,6 +37,8 @@ pub struct SpillFlags {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Memory {
+    /// Local memory, with --maxnreg only
+    Local,
     /// Shared memory
     Shared,
 }
@@ -43,6 +47,14 @@ impl SpillFlags {
     /// Whether spills are to be moved.
     pub fn is_asked_for(&self) -> bool {
         self.spills.is_some()
+    }
+
+    /// Where spilled values go.
+    pub fn space(&self) -> Space {
+        match self.spills {
+            Some(Memory::Shared) => Space::Shared,
+            Some(Memory::Local) | None => Space::Local,
+        }
     }
 }
 
@@ -61,6 +73,10 @@ impl Kernel {
 
 /// Moves the spills of cubins.
 pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
+    if args.cubin_spills.space() == Space::Local {
+        let message = "--spills local needs --maxnreg: the spills of ptxas are in local memory";
+        return Err(UsageError(message.to_owned()).into());
+    }
     let mut options = Options::default();
     options.block = args.block;
     options.dynamic_shared = args.cubin_spills.dynamic_shared;

@@ -1,7 +1,5 @@
 //! `warpalloc explain`: what is live where registers are scarcest, and what would help.
 
-mod suggest;
-
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -17,8 +15,8 @@ use crate::files::Input;
 use crate::kernels::{PtxasArgs, named_entries, texts, with_facts};
 use crate::output::{self, counted};
 use crate::report::document;
+use crate::suggest::{self, Suggestion, Trial};
 use crate::{UsageError, alloc};
-use suggest::{Suggestion, Trial};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -205,6 +203,7 @@ impl Explainer<'_> {
         let declared = || facts.arch.clone().unwrap_or_else(|| "sm_75".to_owned());
         let trial = Trial {
             input,
+            facts,
             entry,
             ptxas: self.ptxas.as_ref(),
             ptxas_options: self.args.ptxas.options(),
@@ -298,18 +297,7 @@ fn as_text(
             }
         }
     }
-    if !suggestions.is_empty() {
-        out += "what would help, each tried on this kernel:\n";
-    }
-    for suggestion in suggestions {
-        let (was, is) = suggestion.registers;
-        let _ = writeln!(
-            out,
-            "  {}\n    registers {was} -> {is}, {}",
-            suggestion.what, suggestion.effect
-        );
-    }
-    out
+    out + &suggest::told(suggestions)
 }
 
 /// Values by what it costs to spill a register of them, the cheapest first.
@@ -445,14 +433,7 @@ fn as_json(
         })
     };
     let (Shown::Live(shown) | Shown::Value(shown)) = shown;
-    let suggestions = suggestions.iter().map(|s| {
-        json!({
-            "what": s.what,
-            "registers": [s.registers.0, s.registers.1],
-            "effect": s.effect,
-            "flags": s.flags,
-        })
-    });
+    let suggestions = suggestions.iter().map(Suggestion::as_json);
     json!({
         "file": input.name,
         "name": values.name,

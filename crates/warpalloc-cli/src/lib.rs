@@ -7,6 +7,7 @@
 pub mod call;
 
 mod alloc;
+mod alloc_capped;
 mod alloc_cubin;
 mod alloc_spills;
 mod assembled;
@@ -29,6 +30,7 @@ mod report;
 mod shim;
 mod stats;
 mod stats_cubin;
+mod suggest;
 mod tune;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! Every step of occupancy below what the kernel takes is tried: the kernel is assembled with that
 //! cap as it is, and as the chooser has it, and the machine code is judged against the kernel
-//! without a cap. Without a ptxas there is nothing to judge, and the allocator says what spills.
+//! without a cap. Without a ptxas there is nothing to judge, and the allocators say what spills.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use clap::Args;
 use rayon::prelude::*;
 use serde_json::{Value, json};
+use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_choose::judge::{Estimate, Setting};
@@ -21,7 +22,7 @@ use warpalloc_ptx::{EntryFacts, ModuleFacts};
 use crate::UsageError;
 use crate::assembled::{Assembler, Judged};
 use crate::files::{self, Input};
-use crate::kernels::{PtxasArgs, for_figures, named_entries, texts, with_facts};
+use crate::kernels::{FIGURES, PtxasArgs, alone, for_figures, named_entries, texts, with_facts};
 use crate::occupancy::caps_below;
 use crate::output;
 use crate::report::document;
@@ -122,7 +123,14 @@ struct Row {
     by: String,
     /// Cycles over those of the kernel as it is, alone and full.
     cycles: Option<[f64; 2]>,
-    text: String,
+    text: Text,
+}
+
+/// The module with the kernel of a row.
+enum Text {
+    Made(String),
+    /// Allocated anew where it is wanted.
+    By(Strategy),
 }
 
 impl Row {
@@ -131,10 +139,17 @@ impl Row {
         let [alone, full] = self.cycles?;
         Some((alone * full).sqrt())
     }
+
+    /// Whether it takes no more spill code than another.
+    fn is_free(&self, other: &Row) -> bool {
+        self.frame <= other.frame && self.local <= other.local
+    }
 }
 
 struct Tuner<'t> {
     input: &'t Input,
+    /// The same without other kernels.
+    alone: Input,
     entry: &'t EntryFacts,
     ptxas: Option<&'t Ptxas>,
     ptxas_options: &'t [String],
@@ -165,6 +180,7 @@ impl<'t> Tuner<'t> {
         })?;
         Ok(Tuner {
             input,
+            alone: alone(input, facts, entry),
             entry,
             ptxas,
             ptxas_options: args.ptxas.options(),
@@ -205,18 +221,48 @@ impl<'t> Tuner<'t> {
         let (first, base) = self.original()?;
         let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
         let caps = caps_below(&steps, first.registers);
-        let within = caps.par_iter().map(|&cap| self.within(cap, base.as_ref()));
-        let within: anyhow::Result<Vec<Option<Row>>> = within.collect();
+        let within: Vec<Option<Row>> = match self.ptxas {
+            Some(ptxas) => {
+                let rows = caps.par_iter();
+                let rows = rows.map(|&cap| self.within(ptxas, cap, base.as_ref()));
+                rows.collect::<anyhow::Result<_>>()?
+            }
+            None => self.allocated_within(&caps, &first)?,
+        };
         Ok([first]
             .into_iter()
-            .chain(within?.into_iter().flatten())
+            .chain(within.into_iter().flatten())
             .collect())
+    }
+
+    /// The kernel within caps, from the highest on. Below one that takes spill code, which may be the kernel
+    /// as it is, no cap does without: none is recommended, and what they take is for the quick allocator to
+    /// say.
+    fn allocated_within(&self, caps: &[u32], first: &Row) -> anyhow::Result<Vec<Option<Row>>> {
+        let mut rows = Vec::new();
+        let near = caps.iter().filter(|_| first.local == Some(0));
+        for &cap in near {
+            let row = self.allocated(Some(cap), FIGURES)?;
+            let is_free = row.as_ref().is_none_or(|row| row.is_free(first));
+            rows.push(row);
+            if !is_free {
+                break;
+            }
+        }
+        let rest = caps[rows.len()..].par_iter();
+        let rest = rest.map(|&cap| match self.allocated(Some(cap), Strategy::Scan)? {
+            None => self.allocated(Some(cap), FIGURES),
+            row => Ok(row),
+        });
+        let rest: anyhow::Result<Vec<Option<Row>>> = rest.collect();
+        rows.extend(rest?);
+        Ok(rows)
     }
 
     fn original(&self) -> anyhow::Result<(Row, Option<Estimate>)> {
         let text = &self.input.text;
         let Some(ptxas) = self.ptxas else {
-            let row = self.allocated(None)?.ok_or_else(|| {
+            let row = self.allocated(None, FIGURES)?.ok_or_else(|| {
                 anyhow!(
                     "{}: `{}` is not understood, and there is no ptxas",
                     self.input.name,
@@ -270,15 +316,17 @@ impl<'t> Tuner<'t> {
             local: judged.local,
             by,
             cycles,
-            text: text.to_owned(),
+            text: Text::Made(text.to_owned()),
         }
     }
 
     /// The kernel within a cap, as it is or as the chooser has it, whichever is better.
-    fn within(&self, cap: u32, base: Option<&Estimate>) -> anyhow::Result<Option<Row>> {
-        let Some(ptxas) = self.ptxas else {
-            return self.allocated(Some(cap));
-        };
+    fn within(
+        &self,
+        ptxas: &Ptxas,
+        cap: u32,
+        base: Option<&Estimate>,
+    ) -> anyhow::Result<Option<Row>> {
         let options = ModuleOptions {
             maxnreg: Some(cap),
             ..self.options.clone()
@@ -331,13 +379,19 @@ impl<'t> Tuner<'t> {
         Ok(result.map_err(|error| self.input.explain(error))?.text)
     }
 
-    /// What the allocator does within a cap; `None` where it does not.
-    fn allocated(&self, cap: Option<u32>) -> anyhow::Result<Option<Row>> {
-        let options = for_figures(&ModuleOptions {
+    fn figures(&self, cap: Option<u32>, strategy: Strategy) -> ModuleOptions {
+        let mut options = for_figures(&ModuleOptions {
             maxnreg: cap,
             ..self.options.clone()
         });
-        let result = allocate_module(&self.input.text, &options, None);
+        options.options.strategy = strategy;
+        options
+    }
+
+    /// What an allocator does within a cap; `None` where it does not.
+    fn allocated(&self, cap: Option<u32>, strategy: Strategy) -> anyhow::Result<Option<Row>> {
+        let options = self.figures(cap, strategy);
+        let result = allocate_module(&self.alone.text, &options, None);
         let result = result.map_err(|error| self.input.explain(error))?;
         let own = result.functions.iter().find(|f| f.name == self.entry.name);
         let Some(Outcome::Allocated(allocated)) = own.map(|function| &function.outcome) else {
@@ -350,17 +404,24 @@ impl<'t> Tuner<'t> {
             warps: self.warps(cap.unwrap_or(allocated.registers), self.shared_bytes()),
             frame: self.entry.local_bytes + u64::from(allocated.frame.local),
             local: Some((edits.stores + edits.reloads) as usize),
-            by: options.options.strategy.name().to_owned(),
+            by: strategy.name().to_owned(),
             cycles: None,
-            text: result.text,
+            text: Text::By(strategy),
         }))
     }
 
     /// Writes the module with the kernel of a row.
     fn write(&self, path: &std::path::Path, row: &Row) -> anyhow::Result<()> {
-        let text = match row.cap {
-            None => &self.input.text,
-            Some(_) => &row.text,
+        let anew;
+        let text = match (row.cap, &row.text) {
+            (None, _) => &self.input.text,
+            (_, Text::Made(text)) => text,
+            (_, Text::By(strategy)) => {
+                let options = self.figures(row.cap, *strategy);
+                let result = allocate_module(&self.input.text, &options, None);
+                anew = result.map_err(|error| self.input.explain(error))?.text;
+                &anew
+            }
         };
         if path.extension().is_none_or(|ending| ending != "cubin") {
             return files::write(path, text);
@@ -395,10 +456,9 @@ fn recommended(rows: &[Row]) -> usize {
             .filter(|(_, score)| *score < WORTH_IT)
             .map_or(0, |(at, _)| at);
     }
-    let is_free = |row: &&Row| row.frame <= first.frame && row.local <= first.local;
-    let free = rows.iter().filter(is_free);
+    let free = rows.iter().filter(|row| row.is_free(first));
     let most = free.map(|row| row.warps).max().unwrap_or(first.warps);
-    let is_best = |row: &Row| row.warps == most && is_free(&row);
+    let is_best = |row: &Row| row.warps == most && row.is_free(first);
     rows.iter().position(is_best).unwrap_or(0)
 }
 

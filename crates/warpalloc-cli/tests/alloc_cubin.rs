@@ -101,8 +101,9 @@ fn a_kernel_that_is_refused_stays_as_it_was() {
 #[test]
 fn flags_that_mean_nothing_for_a_cubin_are_refused() {
     for flags in [
-        &["--maxnreg", "32"][..],
-        &["--promote-local"],
+        &["--promote-local"][..],
+        &["--maxnreg", "32", "--fewest"],
+        &["--spills", "local"],
         &["--regalloc=naive"],
         &["--entry=other"],
     ] {
@@ -112,4 +113,29 @@ fn flags_that_mean_nothing_for_a_cubin_are_refused() {
     }
     let ptx = Run::of(b".version 9.0\n", &["--fewest"]);
     assert_eq!(ptx.output.status.code(), Some(2));
+}
+
+#[test]
+fn a_cap_that_a_kernel_keeps_changes_nothing() {
+    let original = cubin(WORDS);
+    let flags = ["--maxnreg", "32", "--print-regalloc-stats=json"];
+    let run = Run::of(&original, &flags);
+    let value: Value = serde_json::from_str(&run.shown()).unwrap();
+    let kernel = &value["files"][0]["kernels"][0];
+    assert_eq!(kernel["registers_after"], 24);
+    assert_eq!(kernel["reloads"], 0);
+    assert_eq!(run.written(), Some(original));
+}
+
+#[test]
+fn registers_above_the_cap_are_given_back() {
+    let run = Run::of(
+        &cubin(WORDS),
+        &["--maxnreg", "16", "--print-regalloc-stats"],
+    );
+    let shown = run.shown();
+    assert!(shown.contains("24 > "), "{shown}{}", run.said());
+    let written = run.written().unwrap();
+    let read = Cubin::read(&written).unwrap();
+    assert!(read.functions[0].registers <= Some(16));
 }

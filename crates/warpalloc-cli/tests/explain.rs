@@ -5,6 +5,7 @@ mod command;
 #[path = "common/ptxas.rs"]
 mod ptxas;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -213,7 +214,7 @@ fn suggestions_hold_when_they_are_followed() {
         "--no-ptxas",
     ];
     let value: Value = serde_json::from_str(&out(&explain(folder.path(), &args))).unwrap();
-    let mut kinds = std::collections::BTreeSet::new();
+    let mut kinds = BTreeSet::new();
     for kernel in value["kernels"].as_array().unwrap() {
         let (file, name) = (
             kernel["file"].as_str().unwrap(),
@@ -259,6 +260,110 @@ fn looping() -> String {
             \t@%p bra again;\n\tld.param.u64 %rd2, [p];\n\tst.global.f32 [%rd2], %f1;\n\tret;\n}\n"
 }
 
+/// The text of a kernel with directives before its body.
+fn with_directives(text: &str, name: &str, directives: &str) -> String {
+    let entry = text.find(&format!(".entry {name}(")).unwrap();
+    let body = entry + text[entry..].find('{').unwrap();
+    format!("{}{directives}\n{}", &text[..body], &text[body..])
+}
+
+/// The text that comes of doing what a suggestion says.
+fn applied(folder: &Path, file: &str, name: &str, suggestion: &Value) -> String {
+    let what = suggestion["what"].as_str().unwrap();
+    let text = || fs::read_to_string(folder.join(file)).unwrap();
+    if what.starts_with("unroll") {
+        return with_directives(&text(), name, ".pragma \"nounroll\";");
+    }
+    if let Some((_, bounds)) = what.split_once("`__launch_bounds__(") {
+        let (block, blocks) = bounds.trim_end_matches(")`").split_once(", ").unwrap();
+        let text = text();
+        let entry = &text[text.find(&format!(".entry {name}(")).unwrap()..];
+        let most = match entry[..entry.find('{').unwrap()].contains("ntid") {
+            true => String::new(),
+            false => format!(".maxntid {block} "),
+        };
+        let bounds = format!("{most}.minnctapersm {blocks}");
+        return with_directives(&text, name, &bounds);
+    }
+    followed(folder, file, name, suggestion);
+    let text = fs::read_to_string(folder.join("out.ptx")).unwrap();
+    let lines = text.lines().filter(|line| {
+        // A value that is computed again has to help without a cap.
+        !(what.starts_with("compute") && line.starts_with(".maxnreg"))
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Registers and stack bytes of a kernel, as ptxas tells them.
+fn assembled(real: &Path, folder: &Path, name: &str, text: &str) -> (u64, u64) {
+    fs::write(folder.join("tried"), text).unwrap();
+    let mut command = Command::new(real);
+    command.current_dir(folder);
+    let target = text.split(".target ").nth(1).unwrap();
+    let arch = target.split([',', '\n']).next().unwrap();
+    command.args([
+        "-v",
+        "-o",
+        "tried.cubin",
+        "tried",
+        "-e",
+        name,
+        "-arch",
+        arch,
+    ]);
+    let told = said(&command.output().unwrap());
+    let (_, told) = told.split_once(&format!("'{name}' for")).expect(&told);
+    let before = |word: &str| {
+        let (figure, _) = told.split_once(word).expect(told);
+        let figure = figure.trim_end().rsplit([' ', '\n']).next().unwrap();
+        figure.parse::<u64>().unwrap()
+    };
+    (before(" registers"), before(" bytes stack frame"))
+}
+
+/// Follows each suggestion for the kernels of `folder` and compares with what it promises; the kinds.
+fn follow_all(real: &Path, folder: &Path) -> BTreeSet<String> {
+    let args = [
+        ".",
+        "--json",
+        "--block=256",
+        "--ptxas",
+        real.to_str().unwrap(),
+    ];
+    let value: Value = serde_json::from_str(&out(&explain(folder, &args))).unwrap();
+    let mut kinds = BTreeSet::new();
+    for kernel in value["kernels"].as_array().unwrap() {
+        let (file, name) = (
+            kernel["file"].as_str().unwrap(),
+            kernel["name"].as_str().unwrap(),
+        );
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        let before = assembled(real, folder, name, &text);
+        for suggestion in kernel["suggestions"].as_array().unwrap() {
+            let what = suggestion["what"].as_str().unwrap();
+            let text = applied(folder, file, name, suggestion);
+            let after = assembled(real, folder, name, &text);
+            let registers = json!([before.0, after.0]);
+            assert_eq!(suggestion["registers"], registers, "{file} {name}: {what}");
+            let effect = suggestion["effect"].as_str().unwrap();
+            match effect.starts_with("local memory") {
+                true => assert_eq!(
+                    effect,
+                    format!("local memory {} -> {} bytes", before.1, after.1),
+                    "{file} {name}: {what}"
+                ),
+                false => assert!(after.1 <= before.1, "{file} {name}: {what}"),
+            }
+            let kind = match what.contains("__launch_bounds__") {
+                true => "bound",
+                false => what.split(' ').next().unwrap(),
+            };
+            kinds.insert(kind.to_owned());
+        }
+    }
+    kinds
+}
+
 /// With ptxas, what it takes of the text that was tried is what is told.
 #[test]
 fn with_ptxas_suggestions_are_tried_on_machine_code() {
@@ -272,55 +377,26 @@ fn with_ptxas_suggestions_are_tried_on_machine_code() {
         let file = format!("{name}.sm_90.ptx");
         fs::copy(corpus.join(&file), folder.path().join(&file)).unwrap();
     }
-    let args = [
-        ".",
-        "--json",
-        "--block=256",
-        "--ptxas",
-        real.to_str().unwrap(),
-    ];
-    let value: Value = serde_json::from_str(&out(&explain(folder.path(), &args))).unwrap();
-    let registers = |name: &str, text: &str| {
-        fs::write(folder.path().join("tried"), text).unwrap();
-        let mut command = Command::new(&real);
-        command.current_dir(folder.path());
-        command.args([
-            "-arch=sm_90",
-            "-v",
-            "-o",
-            "tried.cubin",
-            "tried",
-            "-e",
-            name,
-        ]);
-        let told = said(&command.output().unwrap());
-        let (_, used) = told.split_once("Used ").unwrap();
-        used.split(' ').next().unwrap().parse::<u64>().unwrap()
-    };
-    let mut tried = 0;
-    for kernel in value["kernels"].as_array().unwrap() {
-        let (file, name) = (
-            kernel["file"].as_str().unwrap(),
-            kernel["name"].as_str().unwrap(),
-        );
-        for suggestion in kernel["suggestions"].as_array().unwrap() {
-            let what = suggestion["what"].as_str().unwrap();
-            let text = if what.starts_with("unroll") {
-                let text = fs::read_to_string(folder.path().join(file)).unwrap();
-                text.replace(") {\n", ") .pragma \"nounroll\";\n{\n")
-            } else {
-                followed(folder.path(), file, name, suggestion);
-                let text = fs::read_to_string(folder.path().join("out.ptx")).unwrap();
-                let lines = text.lines().filter(|line| {
-                    // A value that is computed again has to help without a cap.
-                    !(what.starts_with("compute") && line.starts_with(".maxnreg"))
-                });
-                lines.map(|line| format!("{line}\n")).collect()
-            };
-            let after = suggestion["registers"][1].as_u64();
-            assert_eq!(Some(registers(name, &text)), after, "{file} {name}: {what}");
-            tried += 1;
+    let kinds = follow_all(&real, folder.path());
+    let expected = ["bound", "cap", "keep", "unroll"].map(str::to_owned);
+    assert_eq!(kinds, expected.into(), "every kind is among them");
+}
+
+#[test]
+#[ignore = "takes minutes: every kernel of the corpus, with ptxas"]
+fn with_ptxas_every_suggestion_for_the_corpus_holds() {
+    let Some(real) = ptxas::ptxas() else { return };
+    let folder = folder();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");
+    for (from, to) in [("ptx", "own"), ("holdout/ptx", "holdout")] {
+        fs::create_dir(folder.path().join(to)).unwrap();
+        for file in fs::read_dir(corpus.join(from)).unwrap() {
+            let file = file.unwrap();
+            let to = folder.path().join(to).join(file.file_name());
+            fs::copy(file.path(), to).unwrap();
         }
     }
-    assert!(tried > 2, "{value}");
+    let kinds = follow_all(&real, folder.path());
+    let expected = ["bound", "cap", "compute", "keep"].map(str::to_owned);
+    assert_eq!(kinds, expected.into());
 }

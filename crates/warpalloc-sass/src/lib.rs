@@ -8,12 +8,14 @@
 //!
 //! [`object`] reads the files that hold such code: cubins, fatbins, host objects, archives.
 //!
-//! [`recolour`] gives the values of a kernel other registers, so that fewer do. [`edit`] inserts
+//! [`recolour`] gives the values of a kernel other registers, so that fewer do, [`allocate`]
+//! inserts spill code where still fewer have to do. [`edit`] inserts
 //! instructions into such code, [`spills`] moves spilled values from local to shared memory.
 //!
 //! Nothing is guessed: a word whose opcode, form or width is not in the opcode table is an
 //! error that names it.
 
+pub mod allocate;
 pub mod cfg;
 pub mod edit;
 pub mod hazard;

@@ -132,8 +132,24 @@ fn a_store_has_read_its_data_before_they_are_overwritten() {
     let silent = control(STORE, 2, None, None, 0);
     let later = control(SHARED, 2, Some(0), None, 0);
     assert_eq!(found(&[silent, later, sum(1), EXIT]), []);
-    // A barrier waits for what the queue has to read.
-    assert_eq!(found(&[silent, BARRIER, sum(0), EXIT]), []);
+    // A barrier does not wait for what the queue has to read.
+    assert_eq!(found(&[silent, BARRIER, sum(0), EXIT]), [war("R4", 0, 2)]);
+    assert_eq!(found(&[store, BARRIER, sum(2), EXIT]), []);
+}
+
+/// S2R R6, SR_TID.X
+const THREAD: u128 = 0x000f_e200_0000_2100_0000_0000_0006_7919;
+/// S2R R7, SR_CTAID.X
+const BLOCK: u128 = 0x000f_e200_0000_2500_0000_0000_0007_7919;
+
+#[test]
+fn special_registers_come_in_any_order() {
+    let silent = control(THREAD, 2, None, None, 0);
+    let signalled = control(BLOCK, 2, Some(0), None, 0);
+    let sum = control(SUM_SHARED, 5, None, None, 1);
+    assert_eq!(found(&[silent, signalled, sum, EXIT]), [raw("R6", 0, 2)]);
+    let first = control(THREAD, 2, Some(0), None, 0);
+    assert_eq!(found(&[first, signalled, sum, EXIT]), []);
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! Applies an allocation to the instructions of a toy machine, and executes them.
 //!
 //! The client has instructions of its own, which the library never sees: their numbers travel
-//! along as payloads. The walk says what to write, and where branches lead.
+//! along as payloads. The walk says what to write, where operands are, and where branches lead.
+//! Inputs of the machine's instructions are in registers or in words of memory, results in
+//! registers.
 //!
 //! ```sh
 //! cargo run -p warpalloc --example toy_machine
 //! ```
 
 use std::collections::HashMap;
-use warpalloc::allocation::{Allocation, Edit, Frame, SlotAddr};
+use warpalloc::allocation::{Allocation, Edit, Frame, SlotAddr, ValuePlace};
 use warpalloc::function::{Block, Builder, Effect, Function, VReg};
-use warpalloc::target::{Class, File, PReg, Target};
+use warpalloc::target::{Class, File, Target};
 use warpalloc::walk::{Label, Step};
 use warpalloc::{Options, Strategy, allocate};
 
@@ -162,7 +164,7 @@ impl Program {
                     inst = inst.def(vregs[result as usize]);
                 }
                 for &input in inputs {
-                    inst = inst.use_(vregs[input as usize]);
+                    inst = inst.use_anywhere(vregs[input as usize]);
                 }
                 inst.payload(number);
                 number += 1;
@@ -172,16 +174,23 @@ impl Program {
     }
 }
 
+/// What an instruction of the machine reads.
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    Register(usize),
+    Word(usize),
+}
+
 /// An instruction of the machine.
 #[derive(Clone, Debug)]
 enum Line {
-    Compute(Op, usize, Vec<usize>),
-    Output(usize),
+    Compute(Op, usize, Vec<Input>),
+    Output(Input),
     Move(usize, usize),
     Swap(usize, usize),
     Store(usize, usize),
     Load(usize, usize),
-    IfNatural(usize, Label, Label),
+    IfNatural(Input, Label, Label),
     Jump(Label),
     Halt,
 }
@@ -194,12 +203,18 @@ fn assemble(
 ) -> HashMap<Label, Vec<Line>> {
     let instrs: Vec<&Instr> = program.instrs().collect();
     let instr = |inst| instrs[function.inst(inst).payload as usize];
-    let number = |reg: &PReg| usize::from(reg.unit);
-    let compute = |Instr(op, result, _): &Instr, regs: &[PReg]| {
-        let regs: Vec<usize> = regs.iter().map(number).collect();
-        match result {
-            Some(_) => Line::Compute(*op, regs[0], regs[1..].to_vec()),
-            None => Line::Output(regs[0]),
+    let input = |place: ValuePlace| match place {
+        ValuePlace::Reg(reg) => Input::Register(usize::from(reg.unit)),
+        ValuePlace::Slot(slot) => Input::Word(word(slot, allocation.frame)),
+    };
+    let compute = |Instr(op, result, _): &Instr, places: Vec<ValuePlace>| {
+        let inputs: Vec<Input> = places.into_iter().map(input).collect();
+        match (result, &inputs[..]) {
+            (Some(_), &[Input::Register(to), ref from @ ..]) => {
+                Line::Compute(*op, to, from.to_vec())
+            }
+            (None, &[from]) => Line::Output(from),
+            other => unreachable!("{op:?} has these operands: {other:?}"),
         }
     };
     let walk = allocation.walk(function);
@@ -209,17 +224,19 @@ fn assemble(
         for step in walk.steps(label) {
             match (step, label) {
                 (Step::Edit(Edit::Recompute { inst, regs }), _) => {
-                    lines.push(compute(instr(*inst), regs));
+                    let places = regs.iter().copied().map(ValuePlace::Reg);
+                    lines.push(compute(instr(*inst), places.collect()));
                 }
                 (Step::Edit(edit), _) => lines.extend(edited(edit, allocation.frame)),
-                (Step::Inst(inst, regs), Label::Block(block)) => match instr(inst).0 {
+                (Step::Inst(inst, places), Label::Block(block)) => match instr(inst).0 {
                     Op::Halt => lines.push(Line::Halt),
                     Op::Jump => lines.push(Line::Jump(walk.successor(block, 0))),
                     Op::IfNatural => {
                         let [yes, no] = [0, 1].map(|succ| walk.successor(block, succ));
-                        lines.push(Line::IfNatural(number(&regs[0]), yes, no));
+                        let from = places.iter().map(input);
+                        lines.extend(from.map(|from| Line::IfNatural(from, yes, no)));
                     }
-                    _ => lines.push(compute(instr(inst), regs)),
+                    _ => lines.push(compute(instr(inst), places.iter().collect())),
                 },
                 (Step::Inst(..), Label::Edge(..)) => unreachable!("an edge holds edits alone"),
             }
@@ -233,10 +250,14 @@ fn assemble(
     code
 }
 
+/// The word at the beginning of a slot; the frame lies below its base.
+fn word(at: SlotAddr, frame: Frame) -> usize {
+    (at.offset + frame.size(at.space) as i32) as usize / 4
+}
+
 /// The code of an edit, one register or word at a time.
 fn edited(edit: &Edit, frame: Frame) -> Vec<Line> {
-    // The frame lies below its base.
-    let word = |at: SlotAddr| (at.offset + frame.size(at.space) as i32) as usize / 4;
+    let word = |at| word(at, frame);
     let each = |width: u8, code: &dyn Fn(usize) -> Line| (0..width.into()).map(code).collect();
     match *edit {
         Edit::Move { to, from, width } => {
@@ -263,18 +284,22 @@ fn execute(code: &HashMap<Label, Vec<Line>>, entry: Block, input: &[i32]) -> Vec
     let (mut input, mut at) = (input.iter(), Label::Block(entry));
     loop {
         for line in &code[&at] {
+            let read = |from: Input| match from {
+                Input::Register(reg) => regs[reg],
+                Input::Word(word) => memory[word],
+            };
             match line {
                 Line::Compute(op, to, from) => {
-                    let inputs: Vec<i32> = from.iter().map(|&reg| regs[reg]).collect();
+                    let inputs: Vec<i32> = from.iter().map(|&from| read(from)).collect();
                     let next = || input.next().copied().unwrap_or(-1);
                     regs[*to] = op.compute(&inputs).unwrap_or_else(next);
                 }
-                &Line::Output(from) => output.push(regs[from]),
+                &Line::Output(from) => output.push(read(from)),
                 &Line::Move(to, from) => regs[to] = regs[from],
                 &Line::Swap(a, b) => regs.swap(a, b),
                 &Line::Store(to, from) => memory[to] = regs[from],
                 &Line::Load(to, from) => regs[to] = memory[from],
-                &Line::IfNatural(reg, yes, no) => at = if regs[reg] >= 0 { yes } else { no },
+                &Line::IfNatural(from, yes, no) => at = if read(from) >= 0 { yes } else { no },
                 &Line::Jump(to) => at = to,
                 Line::Halt => return output,
             }
@@ -305,7 +330,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn the_machine_computes_what_the_program_says() {
     let program = statistics();
     let function = program.function();
-    let mut on_critical_edges = 0;
+    let (mut on_critical_edges, mut in_memory) = (0, 0);
     for strategy in Strategy::ALL {
         for registers in 3..=12 {
             let target = Target::hardware(90).unwrap();
@@ -314,6 +339,7 @@ fn the_machine_computes_what_the_program_says() {
             let allocation = allocate(&function, &target, &options).unwrap();
             let code = assemble(&program, &function, &allocation);
             on_critical_edges += code.len() - function.block_count();
+            in_memory += allocation.memory.len();
             for input in [&[][..], &[7], &[3, 1, 4, 1, 5], &[0, 0, 0, 0, 0, 0, 0, 2]] {
                 let expected = program.interpret(input);
                 let output = execute(&code, function.entry(), input);
@@ -322,4 +348,5 @@ fn the_machine_computes_what_the_program_says() {
         }
     }
     assert!(on_critical_edges > 0, "no edge needed a block of its own");
+    assert!(in_memory > 0, "every input was in a register");
 }

@@ -20,6 +20,57 @@ pub struct SlotAddr {
     pub offset: i32,
 }
 
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ValuePlace {
+    /// In this register and those that follow, as many as its class takes.
+    Reg(PReg),
+    /// In memory from here on: in the spill frame, or where the caller left an argument
+    /// ([`Space::Argument`]).
+    Slot(SlotAddr),
+}
+
+/// Where the operands of one instruction are, in the client's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandPlaces<'a> {
+    registers: &'a [PReg],
+    /// Those in memory, by their position in the row of all operands.
+    memory: &'a [(u32, SlotAddr)],
+    /// The position of the first in that row.
+    first: u32,
+}
+
+impl<'a> OperandPlaces<'a> {
+    /// How many operands there are.
+    pub fn len(&self) -> usize {
+        self.registers.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.registers.is_empty()
+    }
+
+    /// The place of the operand at `position`, if there is one.
+    pub fn get(&self, position: usize) -> Option<ValuePlace> {
+        let reg = *self.registers.get(position)?;
+        let index = self.first + position as u32;
+        let slot = self.memory.iter().find(|(at, _)| *at == index);
+        Some(slot.map_or(ValuePlace::Reg(reg), |&(_, slot)| ValuePlace::Slot(slot)))
+    }
+
+    /// The place of each operand.
+    pub fn iter(self) -> impl Iterator<Item = ValuePlace> + 'a {
+        (0..self.len()).filter_map(move |position| self.get(position))
+    }
+
+    /// The register of each operand, if none is in memory. None is, unless its
+    /// [constraint](crate::function::Constraint::allows_memory) allows it.
+    pub fn registers(self) -> Option<&'a [PReg]> {
+        self.memory.is_empty().then_some(self.registers)
+    }
+}
+
 /// How much spill memory one thread needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
@@ -218,9 +269,11 @@ impl Edits {
     }
 
     fn slot(&self, slot: usize) -> impl Iterator<Item = &Edit> {
-        let start = self.starts[slot] as usize;
-        let end = self.starts[slot + 1] as usize;
-        self.list[start..end].iter().map(|(_, edit)| edit)
+        let edits = match self.starts.get(slot..=slot + 1) {
+            Some(&[start, end]) => &self.list[start as usize..end as usize],
+            _ => &[],
+        };
+        edits.iter().map(|(_, edit)| edit)
     }
 }
 
@@ -247,9 +300,23 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// The registers of the operands of `inst`.
+    /// The registers of the operands of `inst`; what stands for one in memory means nothing.
     pub fn operands(&self, function: &Function, inst: Inst) -> &[PReg] {
-        &self.registers[function.operand_range(inst)]
+        let range = function.operand_range(inst);
+        self.registers.get(range).unwrap_or(&[])
+    }
+
+    /// Where the operands of `inst` are, in registers or in memory.
+    pub fn places(&self, function: &Function, inst: Inst) -> OperandPlaces<'_> {
+        let range = function.operand_range(inst);
+        let [first, end] = [range.start, range.end].map(|at| at as u32);
+        let [low, high] =
+            [first, end].map(|at| self.memory.partition_point(|&(operand, _)| operand < at));
+        OperandPlaces {
+            registers: self.operands(function, inst),
+            memory: self.memory.get(low..high).unwrap_or(&[]),
+            first,
+        }
     }
 
     /// The slot of the operand of `inst` at `position`, if it is in memory rather than in a
@@ -258,9 +325,10 @@ impl Allocation {
         if self.memory.is_empty() {
             return None;
         }
-        let index = (function.operand_range(inst).start + position) as u32;
-        let at = self.memory.binary_search_by_key(&index, |m| m.0).ok()?;
-        Some(self.memory[at].1)
+        match self.places(function, inst).get(position)? {
+            ValuePlace::Slot(slot) => Some(slot),
+            ValuePlace::Reg(_) => None,
+        }
     }
 
     /// Every unit that an instruction with code of its own or an edit names.
@@ -316,7 +384,7 @@ impl Allocation {
     ) -> impl Iterator<Item = Inst> + 'a {
         let order = self.order.as_ref();
         function.block_insts(block).map(move |inst| match order {
-            Some(order) => order[inst.index()],
+            Some(order) => order.get(inst.index()).copied().unwrap_or(inst),
             None => inst,
         })
     }

@@ -14,16 +14,14 @@
 //!
 //! [point]: crate::allocation::Point
 
-use crate::allocation::{Allocation, Edit};
+use crate::allocation::{Allocation, Edit, OperandPlaces};
 use crate::function::{Block, Clobbers, Function, Inst, Kind};
-use crate::target::PReg;
 
 /// The next thing to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
-    /// An instruction of the function, its operands in these registers, in their order. What
-    /// stands for an operand in memory means nothing; [`Allocation::slot`] has its place.
-    Inst(Inst, &'a [PReg]),
+    /// An instruction of the function and where its operands are, in their order.
+    Inst(Inst, OperandPlaces<'a>),
     /// Code to insert.
     Edit(&'a Edit),
 }
@@ -58,8 +56,9 @@ impl Function {
         if succs.len() == 1 && is_plain {
             return EdgePlace::Predecessor;
         }
-        match self.preds(succs[succ as usize].block) {
-            [_] => EdgePlace::Successor,
+        let to = succs.get(succ as usize).map(|edge| edge.block);
+        match to.map(|to| self.preds(to)) {
+            Some([_]) => EdgePlace::Successor,
             _ => EdgePlace::Between,
         }
     }
@@ -76,6 +75,7 @@ impl Allocation {
     /// What to write for `function`, of which this is an allocation.
     ///
     /// ```
+    /// use warpalloc::allocation::ValuePlace;
     /// use warpalloc::function::{Builder, Effect};
     /// use warpalloc::target::{Class, Target};
     /// use warpalloc::walk::Step;
@@ -97,10 +97,13 @@ impl Allocation {
     /// let mut lines = Vec::new();
     /// for step in walk.labels().flat_map(|label| walk.steps(label)) {
     ///     match step {
-    ///         Step::Inst(inst, regs) => {
+    ///         Step::Inst(inst, places) => {
     ///             let name = function.opcode_name(function.inst(inst).opcode);
-    ///             let regs: Vec<_> = regs.iter().map(|&r| target.reg_name(r).to_string()).collect();
-    ///             lines.push(format!("{name} {}", regs.join(", ")));
+    ///             let places = places.iter().map(|place| match place {
+    ///                 ValuePlace::Reg(reg) => target.reg_name(reg).to_string(),
+    ///                 ValuePlace::Slot(slot) => format!("[frame{}]", slot.offset),
+    ///             });
+    ///             lines.push(format!("{name} {}", places.collect::<Vec<_>>().join(", ")));
     ///         }
     ///         Step::Edit(edit) => lines.push(format!("{edit:?}")),
     ///     }
@@ -130,13 +133,17 @@ impl<'a> Walk<'a> {
         blocks.map(Label::Block).chain(between)
     }
 
-    /// Where the terminator of `block` leads, for its successor at position `succ`.
+    /// Where the terminator of `block` leads, for its successor at position `succ`;
+    /// [`Block::NONE`] if it has no such successor.
     pub fn successor(self, block: Block, succ: u32) -> Label {
         let is_between = || self.function.edge_place(block, succ) == EdgePlace::Between;
         let mut edits = self.allocation.edits.on_edge(block, succ);
         match edits.next() {
             Some(_) if is_between() => Label::Edge(block, succ),
-            _ => Label::Block(self.function.succs(block)[succ as usize].block),
+            _ => {
+                let edge = self.function.succs(block).get(succ as usize);
+                Label::Block(edge.map_or(Block::NONE, |edge| edge.block))
+            }
         }
     }
 
@@ -187,7 +194,7 @@ impl<'a> Walk<'a> {
         let leaving = leaving.flat_map(move |edge| self.on_edge(edge));
         let is_code = !matches!(info.kind, Kind::Undef | Kind::LiveIn)
             && !self.allocation.deleted.contains(inst);
-        let code = is_code.then(|| Step::Inst(inst, allocation.operands(function, inst)));
+        let code = is_code.then(|| Step::Inst(inst, allocation.places(function, inst)));
         let before = allocation.edits.before(inst).map(Step::Edit);
         let after = allocation.edits.after(inst).map(Step::Edit);
         before.chain(leaving).chain(code).chain(after)
@@ -199,7 +206,7 @@ mod tests {
     use super::*;
     use crate::allocation::Edits;
     use crate::allocation::Point;
-    use crate::target::{File, Target};
+    use crate::target::{File, PReg, Target};
     use crate::{Options, allocate, text};
 
     /// A jump, a branch on a value to one block, and a branch whose second edge is critical.

@@ -94,7 +94,7 @@ impl Draft<'_> {
         let (x, y, z) = (self.any(), self.any(), self.any());
         let Draft { b, rng, .. } = self;
         let alike = b.class_of(x) == b.class_of(y);
-        let is_single = |b: &Builder, v: VReg| b.class_of(v) == Class::R32;
+        let is_single = |b: &Builder, v: VReg| b.class_of(v) == Some(Class::R32);
         let singles = is_single(b, x) && is_single(b, y);
         let operand = |vreg, role, constraint| Operand {
             vreg,

@@ -3,7 +3,7 @@
 use crate::code::{Code, Item, Place};
 use crate::function::{Func, Kind};
 use anyhow::{Result, anyhow, bail};
-use warpalloc::allocation::{Edit, Frame, SlotAddr};
+use warpalloc::allocation::{Edit, Frame, SlotAddr, ValuePlace};
 use warpalloc::function::{Block, Builder, Effect, Function, Inst, VReg};
 use warpalloc::target::{Class, File, PReg, Target};
 use warpalloc::walk::{Label, Step};
@@ -93,9 +93,12 @@ impl Job {
             for step in walk.steps(label) {
                 match step {
                     Step::Edit(edit) => push(&mut items, &a.frame, edit)?,
-                    Step::Inst(inst, regs) => items.push(Item::Inst {
+                    Step::Inst(inst, places) => items.push(Item::Inst {
                         inst: inst.as_u32(),
-                        places: regs.iter().map(|&r| reg(r)).collect(),
+                        places: places
+                            .iter()
+                            .map(|place| place_of(&a.frame, place))
+                            .collect(),
                     }),
                 }
             }
@@ -108,6 +111,13 @@ impl Job {
             bail!("{inst} was deleted");
         }
         Ok(Code { blocks })
+    }
+}
+
+fn place_of(frame: &Frame, place: ValuePlace) -> Place {
+    match place {
+        ValuePlace::Reg(r) => reg(r),
+        ValuePlace::Slot(at) => slot(frame, at, 0),
     }
 }
 

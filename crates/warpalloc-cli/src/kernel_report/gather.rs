@@ -6,28 +6,33 @@ use rayon::prelude::*;
 use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Cliff, Launch, Occupancy, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
+use warpalloc_choose::Ptxas;
 use warpalloc_choose::judge::{Estimate, Setting};
 use warpalloc_ptx::module::{Allocated, ModuleOptions, Treatment, allocate_module};
-use warpalloc_ptx::{EntryFacts, entry_facts, function_values};
+use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts, function_values};
 use warpalloc_sass::object::demangle;
 
 use super::ReportArgs;
 use super::listing::Listing;
 use super::machine::{self, MachineCode, Wanted};
 use super::source::{SourceFile, sources};
-use super::trials::{Effort, Made, Trial, Trials, Tried};
+use super::trials::{Effort, Made, Trial, Trials, Tried, Tries};
 use crate::assembled::Assembler;
 use crate::assembler;
 use crate::files::Input;
-use crate::kernels::named_entry;
+use crate::kernels::{alone, named_entry};
 use crate::occupancy::caps_below;
 use crate::stats_cubin::{CodeFile, Source};
+use crate::suggest::{self, Suggestion};
 
 /// The block that occupancy is told for where nobody says.
 const USUAL_BLOCK: u32 = 256;
 
 /// The most caps that are tried: small blocks have a step for every few registers.
 const MOST_CAPS: usize = 8;
+
+/// What suggestions count for by instruction: about as many allocations as are shown side by side.
+const SUGGESTION_WEIGHT: usize = 15;
 
 /// A kernel and what is known of it.
 pub struct KernelReport {
@@ -48,6 +53,8 @@ pub struct KernelReport {
     pub sources: Vec<SourceFile>,
     /// As it is first, then within each cap, the highest first.
     pub caps: Vec<Within>,
+    /// What would help, tried on the kernel.
+    pub suggestions: Vec<Suggestion>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }
@@ -145,6 +152,7 @@ fn of_code(args: &ReportArgs, file: &CodeFile) -> anyhow::Result<KernelReport> {
         code: None,
         sources: sources(std::iter::once(&code.listing), &folders(args)),
         machine: Some(code),
+        suggestions: Vec::new(),
         notes,
     })
 }
@@ -202,6 +210,7 @@ impl KernelLaunch {
 struct Text<'t> {
     args: &'t ReportArgs,
     input: &'t Input,
+    facts: ModuleFacts,
     entry: EntryFacts,
     arch: String,
     launch: KernelLaunch,
@@ -217,6 +226,7 @@ impl<'t> Text<'t> {
             input,
             launch: KernelLaunch::new(args, entry.block_threads, entry.shared_bytes),
             arch: args.sm.map_or(declared, |sm| sm.to_string()),
+            facts,
             entry,
         })
     }
@@ -264,8 +274,9 @@ impl<'t> Text<'t> {
         let release = ptxas.as_ref().and_then(assembler::release);
         let (machine, as_it_is) = self.machine_code(assembler.as_ref(), &mut notes)?;
 
+        let alone = alone(self.input, &self.facts, &self.entry);
         let tried = Tried {
-            input: self.input,
+            input: &alone,
             entry: &self.entry.name,
             instructions: code.rows.len(),
             peak: code.most().unwrap_or(0),
@@ -275,10 +286,10 @@ impl<'t> Text<'t> {
             true => Effort::all(),
             false => Effort::brief(),
         };
-        let mut trials = match values.is_ok() {
-            true => tried.within(&[None], &mut effort)?,
+        let mut tries = match values.is_ok() {
+            true => tried.as_it_is(&mut effort)?,
             // Code that is not understood is tried by ptxas alone.
-            false => vec![(None, Vec::new())],
+            false => Tries::default(),
         };
         let taken = match (&self.args.cubin, &machine) {
             (Some(path), Some(code)) => code.registers.map(|registers| Taken {
@@ -291,7 +302,7 @@ impl<'t> Text<'t> {
                 frame: code.frame_bytes,
                 by: format!("ptxas {}", release.unwrap_or_default()),
             }),
-            _ => self.as_allocated(&tried, &trials, &mut notes)?,
+            _ => self.as_allocated(&tried, &tries, &mut notes)?,
         };
 
         let sm: Option<Sm> = self.arch.parse().ok();
@@ -309,11 +320,24 @@ impl<'t> Text<'t> {
         caps.extend(self.args.maxnreg);
         caps.sort_unstable_by(|a, b| b.cmp(a));
         caps.dedup();
-        let caps: Vec<Option<u32>> = caps.into_iter().map(Some).collect();
-        trials.extend(match values.is_ok() {
-            true => tried.within(&caps, &mut effort)?,
-            false => caps.iter().map(|cap| (*cap, Vec::new())).collect(),
-        });
+        let caps: Vec<Option<u32>> = [None]
+            .into_iter()
+            .chain(caps.into_iter().map(Some))
+            .collect();
+        let (mut trials, suggestions): (Vec<Trials>, _) = match values.is_ok() {
+            true => {
+                let (within, suggestions) = rayon::join(
+                    || tried.within(&caps, &mut effort, &mut tries),
+                    || self.suggestions(ptxas.as_ref(), code.rows.len(), &mut notes),
+                );
+                within?;
+                (tries.rows(&caps), suggestions?)
+            }
+            false => {
+                let none = |cap: &Option<u32>| (*cap, Vec::new());
+                (caps.iter().map(none).collect(), Vec::new())
+            }
+        };
         if let Some(assembler) = &assembler {
             let base = as_it_is.as_ref();
             let made: Vec<Trial> = trials
@@ -352,9 +376,35 @@ impl<'t> Text<'t> {
             code: Some(code),
             machine,
             caps,
+            suggestions,
             notes,
             launch: self.launch,
         })
+    }
+
+    /// What would help, unless trying takes too long.
+    fn suggestions(
+        &self,
+        ptxas: Option<&Ptxas>,
+        instructions: usize,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Vec<Suggestion>> {
+        if !self.args.all && !Effort::brief().takes(SUGGESTION_WEIGHT * instructions) {
+            let why = "what would help is not tried, because the kernel is large: --all tries it";
+            notes.push(why.to_owned());
+            return Ok(Vec::new());
+        }
+        let trial = suggest::Trial {
+            input: self.input,
+            facts: &self.facts,
+            entry: &self.entry,
+            ptxas,
+            ptxas_options: self.args.ptxas.options(),
+            arch: self.arch.clone(),
+            block: Some(self.launch.block),
+            options: self.options(),
+        };
+        trial.suggestions()
     }
 
     /// The machine code that was given, or that ptxas makes of the kernel, and what it is expected to
@@ -406,7 +456,7 @@ impl<'t> Text<'t> {
     fn as_allocated(
         &self,
         tried: &Tried,
-        trials: &[Trials],
+        tries: &Tries,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<Taken>> {
         let taken = |name: &str, allocated: &Allocated| Taken {
@@ -414,15 +464,14 @@ impl<'t> Text<'t> {
             frame: self.entry.local_bytes + u64::from(allocated.frame.local),
             by: format!("warpalloc's {name}, without a ptxas"),
         };
-        let made = trials.iter().flat_map(|(_, trials)| trials);
-        let made = made.filter_map(|trial| match &trial.made {
+        let made = tries.all().filter_map(|trial| match &trial.made {
             Ok(Made::Allocated(allocated)) => Some(taken(trial.name, allocated)),
             _ => None,
         });
         if let Some(fewest) = made.min_by_key(|taken| taken.registers) {
             return Ok(Some(fewest));
         }
-        if trials.iter().all(|(_, trials)| trials.is_empty()) {
+        if tries.all().next().is_none() {
             return Ok(None);
         }
         let all = tried.one(Some(255), Strategy::Scan)?;

@@ -14,6 +14,7 @@ use super::source::SourceFile;
 use super::trials::{Made, Trial};
 use crate::occupancy::{answer_json, step_json};
 use crate::report::SCHEMA;
+use crate::suggest::Suggestion;
 
 /// The document.
 pub fn render(report: &KernelReport) -> Value {
@@ -45,6 +46,7 @@ pub fn render(report: &KernelReport) -> Value {
         "machine": report.machine.as_ref().map(|code| machine(code, &files)),
         "sources": report.sources.iter().map(source).collect::<Value>(),
         "caps": report.caps.iter().map(|cap| within(cap, report)).collect::<Value>(),
+        "suggestions": report.suggestions.iter().map(Suggestion::as_json).collect::<Value>(),
         "notes": report.notes,
     })
 }

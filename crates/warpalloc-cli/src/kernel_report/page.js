@@ -87,10 +87,24 @@
       element('dt', null, name),
       element('dd', { class: 'figure' }, figure, unit ? element('small', null, ` ${unit}`) : null),
       element('dd', null, about))));
+    if (data.suggestions.length) {
+      find('#help').hidden = false;
+      find('#help ul').append(...data.suggestions.map(suggestion));
+    }
     if (data.notes.length) {
       find('#notes').hidden = false;
       find('#notes ul').append(...data.notes.map((note) => element('li', null, note)));
     }
+  }
+
+  /** What is between backquotes is code. */
+  function prose(text) {
+    return text.split('`').map((part, at) => (at % 2 ? element('code', null, part) : part));
+  }
+
+  function suggestion({ what, registers: [was, is], effect }) {
+    const saved = was === is ? counted(is, 'register') : `${number(was)} → ${counted(is, 'register')}`;
+    return element('li', null, prose(what), element('span', { class: 'dim' }, `${saved}, ${effect.replace(' -> ', ' → ')}`));
   }
 
   function theme() {

@@ -6,6 +6,7 @@ use super::gather::{KernelReport, Within};
 use super::listing::{Listing, RangeOfValue, Row};
 use super::trials::{Made, Trial};
 use crate::output::counted;
+use crate::suggest;
 
 /// Columns of the picture of the pressure.
 const COLUMNS: usize = 72;
@@ -44,6 +45,7 @@ pub fn render(report: &KernelReport) -> String {
     if let Some((listing, peak)) = report.main_listing().and_then(|l| Some((l, l.peak()?))) {
         live(&mut out, listing, &listing.rows[peak]);
     }
+    out += &suggest::told(&report.suggestions);
     for note in &report.notes {
         let _ = writeln!(out, "note: {note}");
     }

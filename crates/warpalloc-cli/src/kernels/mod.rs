@@ -123,13 +123,16 @@ pub struct Details {
 }
 
 /// The most registers of a thread.
-const MOST_REGISTERS: u32 = 255;
+pub const MOST_REGISTERS: u32 = 255;
+
+/// The allocator whose figures are told.
+pub const FIGURES: Strategy = Strategy::Fatpoint;
 
 /// Options for figures of our own: every register where nothing limits them, so that spill code is
-/// counted and not refused, and the allocator that answers at once.
+/// counted and not refused, and the allocator that keeps closest to the fewest registers.
 pub fn for_figures(options: &ModuleOptions) -> ModuleOptions {
     let mut own = options.clone();
-    own.options.strategy = Strategy::Fatpoint;
+    own.options.strategy = FIGURES;
     own.maxnreg = own.maxnreg.or(Some(MOST_REGISTERS));
     own
 }
@@ -166,6 +169,24 @@ pub fn with_facts(inputs: Vec<Input>) -> anyhow::Result<Vec<(Input, ModuleFacts)
         Ok((input, facts))
     });
     facts.collect()
+}
+
+/// The text with the other kernels blank: what is tried on one kernel again and again need not read
+/// all of them each time. Lines keep their numbers.
+pub fn alone(input: &Input, facts: &ModuleFacts, entry: &EntryFacts) -> Input {
+    let mut text = String::with_capacity(input.text.len());
+    let mut at = 0;
+    for other in facts.entries.iter().filter(|e| e.name != entry.name) {
+        let (start, end) = (other.span.start as usize, other.span.end as usize);
+        text += &input.text[at..start];
+        text.extend(other.span.text(&input.text).matches('\n'));
+        at = end;
+    }
+    text += &input.text[at..];
+    Input {
+        name: input.name.clone(),
+        text,
+    }
 }
 
 /// Whether an entry has a name, mangled or not, with its parameters or without.
@@ -307,4 +328,29 @@ impl Reader<'_> {
 fn is_without_code(error: &anyhow::Error) -> bool {
     let object = error.downcast_ref::<ObjectError>();
     matches!(object, Some(ObjectError::NoDeviceCode)) || error.is::<NothingWanted>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_alone_keeps_its_lines_and_what_it_calls() {
+        let text = ".version 9.0\n.target sm_90\n.func f() { ret; }\n\
+                    .visible .entry a() {\n\tret;\n}\n.visible .entry b() {\n\tcall f;\n\tret;\n}\n\
+                    .entry c() { ret; }\n";
+        let input = Input {
+            name: "k.ptx".to_owned(),
+            text: text.to_owned(),
+        };
+        let facts = entry_facts(text).unwrap();
+        let b = alone(&input, &facts, &facts.entries[1]);
+        assert_eq!(
+            b.text,
+            ".version 9.0\n.target sm_90\n.func f() { ret; }\n\n\n\n\
+             .visible .entry b() {\n\tcall f;\n\tret;\n}\n\n"
+        );
+        let of_b = entry_facts(&b.text).unwrap();
+        assert_eq!(of_b.entries[0].line, facts.entries[1].line);
+    }
 }

@@ -106,6 +106,17 @@ test('spill code is found line by line', async () => {
   assert.ok(await page.locator('#ranges tr.spilled').count());
 });
 
+test('what helped when it was tried stands on the page', async () => {
+  const page = await open(report(corpus('locals.sm_90.ptx'), '--kernel', 'orbit'));
+  const helps = page.locator('#help li');
+  const found = await helps.allTextContents();
+  const keep = found.find((text) => text.startsWith('keep its local arrays in registers: warpalloc alloc '));
+  assert.match(keep, /registers?, local memory \d+ → \d+ bytes$/);
+  assert.equal(await helps.first().locator('code').count(), 1);
+  const none = await open(report(corpus('saxpy.sm_90.ptx')));
+  assert.equal(await none.locator('#help').isVisible(), false);
+});
+
 test('values are put in order', async () => {
   const page = await open(sgemm());
   const names = () => page.locator('#ranges th[scope="row"]').allTextContents();

@@ -72,7 +72,9 @@ impl<'m, 'a> Draft<'m, 'a> {
         builder.convention(Convention::Kernel);
         for reg in &self.regs {
             let vreg = builder.vreg(class_of(reg.width));
-            builder.vreg_mut(vreg).pinned = reg.pinned;
+            if reg.pinned {
+                builder.pin(vreg);
+            }
         }
         let blocks: Vec<_> = self.blocks.iter().map(|_| builder.block()).collect();
         for (block, draft) in blocks.iter().zip(&self.blocks) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::returns::return_addresses;
 use crate::cfg::{Cfg, CfgError, Links};
 use crate::code::Code;
-use crate::isa::{EncodeError, Inst, PlaceRef};
+use crate::isa::{Builder, EncodeError, Flow, Inst, PlaceRef};
 use crate::object::{Function, NewCode};
 
 /// ptxas makes the size of code a multiple of this.
@@ -52,6 +52,7 @@ pub struct Edit<'c> {
     before: BTreeMap<usize, Vec<Inst>>,
     after: BTreeMap<usize, Vec<Inst>>,
     replaced: BTreeMap<usize, Inst>,
+    detours: BTreeMap<usize, Vec<Inst>>,
 }
 
 impl<'c> Edit<'c> {
@@ -70,6 +71,7 @@ impl<'c> Edit<'c> {
             before: BTreeMap::new(),
             after: BTreeMap::new(),
             replaced: BTreeMap::new(),
+            detours: BTreeMap::new(),
         }
     }
 
@@ -92,7 +94,12 @@ impl<'c> Edit<'c> {
         self.after.entry(index).or_default().extend(insts);
     }
 
-    /// Puts another instruction in the place of one that names no place in the code.
+    /// Adds instructions that run where branch `index` is taken, behind those already there.
+    pub fn on_branch(&mut self, index: usize, insts: impl IntoIterator<Item = Inst>) {
+        self.detours.entry(index).or_default().extend(insts);
+    }
+
+    /// Puts another instruction in the place of one. It names the same place in the code, if any.
     pub fn replace(&mut self, index: usize, inst: Inst) {
         self.replaced.insert(index, inst);
     }
@@ -140,6 +147,13 @@ impl<'c> Edit<'c> {
                 write(&mut bytes, new);
             }
         }
+        for (&index, new) in self.detours.iter().filter(|(_, new)| !new.is_empty()) {
+            for inst in new {
+                write(&mut bytes, inst);
+            }
+            let back = self.way_back(index, bytes.len(), &places)?;
+            write(&mut bytes, &back);
+        }
         let is_larger = places.end > Code::offset(insts.len());
         while is_larger && !bytes.len().is_multiple_of(CODE_ALIGNMENT) {
             bytes.extend(PADDING.to_le_bytes());
@@ -167,6 +181,7 @@ impl<'c> Edit<'c> {
             own: Vec::with_capacity(count),
             jump: Vec::with_capacity(count),
             end: 0,
+            detours: BTreeMap::new(),
         };
         for index in 0..count {
             places.jump.push(at);
@@ -174,8 +189,26 @@ impl<'c> Edit<'c> {
             places.own.push(at);
             at += 16 + bytes(&self.after, index);
         }
+        for (&index, insts) in self.detours.iter().filter(|(_, insts)| !insts.is_empty()) {
+            places.detours.insert(index, at);
+            at += insts.len() * 16 + 16;
+        }
         places.end = at;
         places
+    }
+
+    /// The branch from the end of a detour, which stands at `at`, to where branch `index` goes.
+    fn way_back(&self, index: usize, at: usize, places: &Places) -> Result<Inst, EditError> {
+        let old = &self.code.insts()[index];
+        let is_branch = matches!(old.flow(), Flow::Branch { .. });
+        let Some(PlaceRef::Target(distance)) = old.place().filter(|_| is_branch) else {
+            return Err(self.refused(index, "is no branch that code could be put behind"));
+        };
+        let next = Code::offset(index + 1) as i64;
+        let target = self.target(index, next.saturating_add(distance), places)?;
+        Builder::new(self.code.sm())
+            .bra(target as i64 - (at as i64 + 16))
+            .map_err(|error| encode_error(index, error))
     }
 
     /// The old instructions, naming the new places.
@@ -188,11 +221,12 @@ impl<'c> Edit<'c> {
             let Some(place) = old.place() else {
                 return Ok(self.replaced.get(&index).unwrap_or(old).clone());
             };
-            if self.replaced.contains_key(&index) {
+            let now = self.replaced.get(&index).unwrap_or(old);
+            if now.place() != Some(place) {
                 return Err(self.refused(index, "names a place and cannot be replaced"));
             }
             if self.relocated.contains(&Code::offset(index)) {
-                return Ok(old.clone());
+                return Ok(now.clone());
             }
             let next = Code::offset(index + 1) as i64;
             let new = match place {
@@ -204,8 +238,9 @@ impl<'c> Edit<'c> {
                     return Err(self.refused(index, "counts from a place other than the beginning"));
                 }
             };
+            let new = places.detours.get(&index).copied().unwrap_or(new);
             let distance = new as i64 - (places.own[index] as i64 + 16);
-            old.with_place(distance)
+            now.with_place(distance)
                 .map_err(|error| encode_error(index, error))
         };
         insts.map(inst).collect()
@@ -239,8 +274,10 @@ struct Places {
     own: Vec<usize>,
     /// Where a jump to it goes.
     jump: Vec<usize>,
-    /// The end of the code.
+    /// The end of the code, what is put on branches included.
     end: usize,
+    /// What is put on each branch.
+    detours: BTreeMap<usize, usize>,
 }
 
 fn encode_error(index: usize, error: EncodeError) -> EditError {

@@ -11,7 +11,7 @@
 use super::insert::EditError;
 use crate::cfg::{Cfg, Links};
 use crate::code::Code;
-use crate::isa::{Access, CallTarget, File, Flow, Inst, PlaceRef, Reg, RegSet};
+use crate::isa::{CallTarget, File, Flow, PlaceRef, Reg, RegSet};
 use crate::liveness::Liveness;
 use rustc_hash::FxHashMap;
 
@@ -270,7 +270,7 @@ impl Tracer<'_> {
             }
             return Some(held);
         }
-        let copied = copy(inst).filter(|&source| held.contains(source));
+        let copied = inst.copied().filter(|&source| held.contains(source));
         let reads = inst.uses().iter().any(|reg| held.contains(reg));
         if reads && copied.is_none() && inst.flow() != Flow::Return {
             return None;
@@ -281,28 +281,4 @@ impl Tracer<'_> {
         }
         Some(held)
     }
-}
-
-/// The register that an unguarded move copies.
-fn copy(inst: &Inst) -> Option<Reg> {
-    let form = inst.word() as u16 & 0xfff;
-    let is_move = match form {
-        // MOV
-        0x202 => true,
-        // IMAD.MOV.U32 and IMAD with a product of zero
-        0x224 => {
-            let byte = |at: u32| (inst.word() >> at) as u8;
-            byte(24) == 255 && byte(32) == 255
-        }
-        _ => false,
-    };
-    if !is_move || inst.guard().is_some() {
-        return None;
-    }
-    let mut uses = inst.operands().iter().filter(|o| o.access == Access::Use);
-    let source = uses.next()?;
-    (source.file == File::R && source.width == 1 && uses.next().is_none()).then_some(Reg {
-        file: File::R,
-        index: source.first,
-    })
 }

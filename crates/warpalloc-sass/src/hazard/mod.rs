@@ -16,25 +16,25 @@
 //! 3. A scoreboard counts. Waiting for it waits for every instruction that signals it, if that
 //!    was issued two cycles earlier: a wait right behind it does not see it yet, but for `DEPBAR`.
 //! 4. Some instructions write in the order of issue, so that waiting for a later one covers an
-//!    earlier one that signals nothing: LDS, LDSM and SHFL; S2R and S2UR; MOVM;
+//!    earlier one that signals nothing: LDS, LDSM and SHFL; S2UR, but not S2R; MOVM;
 //!    textures and surfaces;
 //!    transcendental functions and conversions; double precision where its latency is variable.
 //! 5. The instructions of one of these groups read in order too. What goes through the memory
 //!    queue has been read once a later store has read. Loads from shared memory and shuffles
 //!    stand for those and for stores before them, other loads for other loads, atomics for
 //!    atomics. Loads may overwrite what such earlier ones read; atomics may not.
-//! 6. `BAR` waits for the reads of what went through the memory queue before it.
-//! 7. `DEPBAR.LE SBn, k` waits for all but the last `k` instructions that signal a scoreboard,
+//!    `BAR` waits for none of these reads.
+//! 6. `DEPBAR.LE SBn, k` waits for all but the last `k` instructions that signal a scoreboard,
 //!    which signal it in order of issue.
-//! 8. Convergence barriers are set and read in order.
-//! 9. No thread runs two instructions under opposite guards.
+//! 7. Convergence barriers are set and read in order.
+//! 8. No thread runs two instructions under opposite guards.
 
 mod check;
 mod class;
 mod latency;
 mod state;
 
-pub(crate) use check::{Busy, busy};
+pub(crate) use check::{Busy, busy, check_new};
 pub use check::{Hazard, HazardKind, check, distances};
 pub use class::Class;
 pub use latency::{Latencies, Slot};

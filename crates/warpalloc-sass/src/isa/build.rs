@@ -6,7 +6,8 @@
 
 use super::Sm;
 use super::decode::{bits, decode};
-use super::inst::{EncodeError, Inst, set_bits};
+use super::inst::{Access, EncodeError, Inst, set_bits};
+use super::register::{File, Reg};
 
 /// A word of a constant bank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -112,6 +113,11 @@ impl Builder {
         Self { sm }
     }
 
+    /// The SM.
+    pub fn sm(self) -> Sm {
+        self.sm
+    }
+
     fn finish(self, fields: &[(u8, u8, u128)]) -> Result<Inst, EncodeError> {
         let mut word = PLAIN;
         for &(at, width, value) in fields {
@@ -123,6 +129,13 @@ impl Builder {
     /// `NOP`
     pub fn nop(self) -> Result<Inst, EncodeError> {
         self.finish(&[(0, 12, 0x918)])
+    }
+
+    /// `BRA distance`, counted from the next instruction.
+    pub fn bra(self, distance: i64) -> Result<Inst, EncodeError> {
+        // Stalls as ptxas's branches do, and is taken under no condition of its own.
+        let branch = self.finish(&[(0, 12, 0x947), (87, 3, 7), (105, 4, 5)])?;
+        branch.with_place(distance)
     }
 
     /// The opcode with its form and the second source in bits 32..64.
@@ -202,6 +215,11 @@ impl Builder {
     /// `LOP3.LUT dst, first, second, RZ, 0xc0, !PT`: both sources, bit by bit.
     pub fn and(self, dst: u8, first: u8, second: Source) -> Result<Inst, EncodeError> {
         self.three(("LOP3", 0x012, 0x78ec0), (dst, first, second, 255))
+    }
+
+    /// `LOP3.LUT dst, first, second, RZ, 0x3c, !PT`: bits that differ.
+    pub fn xor(self, dst: u8, first: u8, second: Source) -> Result<Inst, EncodeError> {
+        self.three(("LOP3", 0x012, 0x78e3c), (dst, first, second, 255))
     }
 
     /// `SHF.R.U32.HI dst, RZ, amount, source`
@@ -419,6 +437,28 @@ impl Inst {
         }
         set_bits(&mut whole.word, 73, 3, 4);
         Ok(decode(whole.word, self.sm())?)
+    }
+
+    /// The register that `MOV dst, src` or `IMAD.MOV.U32 dst, RZ, RZ, src` copies, without a
+    /// guard.
+    pub fn copied(&self) -> Option<Reg> {
+        let word = self.word();
+        let is_move = match bits(word, 0, 12) {
+            0x202 => bits(word, 72, 4) == 0xf,
+            // RZ twice: the product is zero. Nothing is carried in or negated.
+            0x224 => bits(word, 24, 8) == 255 && bits(word, 32, 8) == 255 && bits(word, 74, 2) == 0,
+            _ => false,
+        };
+        if !is_move || self.guard().is_some() {
+            return None;
+        }
+        let mut uses = self.operands().iter().filter(|o| o.access == Access::Use);
+        let source = uses.next()?;
+        let is_one = source.file == File::R && source.width == 1 && uses.next().is_none();
+        is_one.then_some(Reg {
+            file: File::R,
+            index: source.first,
+        })
     }
 
     /// The number that `MOV dst, number` or `IMAD.MOV.U32 dst, RZ, RZ, number` gives its

@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 const GENERAL: u32 = 5;
 
 /// Refuses attributes whose layout is not known.
-pub(super) fn check(function: &Function) -> Result<(), RecolourError> {
+pub(crate) fn check(function: &Function) -> Result<(), RecolourError> {
     let kinds = [
         AttributeKind::ATOM16_EMUL_INSTR_REG_MAP,
         AttributeKind::INSTR_REG_MAP,
@@ -36,7 +36,7 @@ pub(super) fn check(function: &Function) -> Result<(), RecolourError> {
 
 /// The words of `EIATTR_COOP_GROUP_MASK_REGIDS` for renamed code; nothing where the kernel has
 /// none.
-pub(super) fn mask_registers(
+pub(crate) fn mask_registers(
     function: &Function,
     old: &Code,
     new: &Code,

@@ -11,7 +11,7 @@ use crate::isa::{Inst, Operand, Pipe};
 ///
 /// Where the original is aligned to less than the next power of two, the instruction takes
 /// less.
-pub(super) fn alignment(first: u8, width: u8) -> u8 {
+pub(crate) fn alignment(first: u8, width: u8) -> u8 {
     let natural = width.next_power_of_two();
     match first {
         0 => natural,
@@ -22,13 +22,13 @@ pub(super) fn alignment(first: u8, width: u8) -> u8 {
 /// Whether results may be written while sources are still read. Such an instruction has a
 /// result in the register of a source only where the original has, and then both are one
 /// value.
-pub(super) fn writes_early(inst: &Inst) -> bool {
+pub(crate) fn writes_early(inst: &Inst) -> bool {
     inst.pipe() == Pipe::Tensor
 }
 
 /// Whether two operands that follow each other are one run: the values that a compare-and-swap
 /// compares with and stores. Both have fields of their own, but ptxas never uses that.
-pub(super) fn is_one_run(inst: &Inst, first: &Operand, second: &Operand) -> bool {
+pub(crate) fn is_one_run(inst: &Inst, first: &Operand, second: &Operand) -> bool {
     inst.mnemonic().starts_with("ATOM")
         && (first.field, second.field) == (Some(32), Some(64))
         && first.file == second.file

@@ -10,7 +10,7 @@ use crate::code::Code;
 use crate::isa::{File, Inst, Reg};
 
 /// `inst` with the registers that `to` gives the lanes of its renamed operands, in order.
-pub(super) fn rename(at: usize, inst: &Inst, to: &[Reg]) -> Result<Inst, RecolourError> {
+pub(crate) fn rename(at: usize, inst: &Inst, to: &[Reg]) -> Result<Inst, RecolourError> {
     let refuse = |why: &'static str| RecolourError::Instruction {
         offset: Code::offset(at),
         inst: inst.to_string(),

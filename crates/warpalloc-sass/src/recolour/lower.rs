@@ -9,12 +9,16 @@
 //!
 //! Control flow stands in block terminators that have no code. Every instruction counts as
 //! one with effects, so that none is moved, deleted or executed twice.
+//!
+//! Where spill code may be inserted ([`Form::Spilled`]), only predicates and the stack pointer
+//! are pinned, an instruction that moves control is its block's terminator, so that nothing is
+//! put behind it, and instructions that [`recompute`] names may run again.
 
 use super::webs::{Lane, Part, Web, Webs, is_renamed};
-use super::{RecolourError, constraints};
+use super::{RecolourError, constraints, recompute};
 use crate::cfg::{Cfg, Leave};
 use crate::code::Code;
-use crate::isa::{File, Inst, Operand, Reg};
+use crate::isa::{File, Flow, Inst, Operand, Reg};
 use crate::liveness::Liveness;
 use warpalloc::function::{
     self, Block, Builder, Constraint, Effect, Function, Kind, OperandGroup, Role, VReg,
@@ -22,32 +26,46 @@ use warpalloc::function::{
 use warpalloc::target::{self, Class, PReg};
 
 /// The register that holds the stack pointer. Code outside of the function relies on it.
-pub(super) const STACK_POINTER: Reg = Reg {
+pub(crate) const STACK_POINTER: Reg = Reg {
     file: File::R,
     index: 1,
 };
 
 /// The function of some code, and which lanes are which of its operands.
 #[derive(Debug)]
-pub(super) struct Lowered {
+pub(crate) struct Lowered {
     pub function: Function,
     /// The register that each virtual register has in the code.
     pub registers: Vec<Reg>,
     /// For each instruction of the code, its number in the function, unless no path reaches it.
     pub insts: Vec<Option<function::Inst>>,
+    /// For each instruction of the code, how many lanes its renamed operands have.
+    pub lanes: Vec<usize>,
 }
 
 /// Which registers keep their names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Keep {
+pub(crate) enum Keep {
     /// Those that something outside of the code or the instruction itself names.
     Implied,
     /// These and all predicates.
     Predicates,
 }
 
+/// What may become of the function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Its values get other registers, and nothing is inserted.
+    Coloured,
+    /// Copies and spill code may be inserted.
+    Spilled,
+}
+
+/// What a terminator without code has for its instruction's number.
+const NO_CODE: u64 = u64::MAX;
+
 /// The register of the allocator's target for a register of the code.
-pub(super) fn preg(reg: Reg) -> PReg {
+pub(crate) fn preg(reg: Reg) -> PReg {
     let file = match reg.file {
         File::P => target::File::P,
         _ => target::File::R,
@@ -56,7 +74,7 @@ pub(super) fn preg(reg: Reg) -> PReg {
 }
 
 /// The register of the code for one of the target.
-pub(super) fn reg(preg: PReg) -> Reg {
+pub(crate) fn reg(preg: PReg) -> Reg {
     Reg {
         file: match preg.file {
             target::File::P => File::P,
@@ -68,11 +86,12 @@ pub(super) fn reg(preg: PReg) -> Reg {
 }
 
 /// Lowers reachable code, or says which instruction can't be renamed.
-pub(super) fn lower(
+pub(crate) fn lower(
     name: &str,
     code: &Code,
     cfg: &Cfg,
     keep: Keep,
+    form: Form,
 ) -> Result<Lowered, RecolourError> {
     check(code, cfg)?;
     let liveness = Liveness::compute(code, cfg);
@@ -82,6 +101,8 @@ pub(super) fn lower(
         builder: Builder::new(name),
         vregs: Vec::new(),
         keep,
+        form,
+        may_recompute: recompute::Allowed::of(code),
     };
     lower.vregs = webs
         .registers
@@ -92,18 +113,26 @@ pub(super) fn lower(
                 _ => Class::R32,
             };
             let vreg = lower.builder.vreg(class);
-            lower.builder.vreg_mut(vreg).pinned = true;
+            if form == Form::Coloured || class == Class::PRED {
+                lower.builder.pin(vreg);
+            }
             vreg
         })
         .collect();
     lower.build(cfg, &webs)?;
     let function = lower.builder.finish();
+    let lanes = webs.lanes.iter().map(Vec::len).collect();
     let mut registers = webs.registers;
     registers.push(STACK_POINTER);
     let mut insts = vec![None; code.insts().len()];
     for inst in function.insts() {
         let info = function.inst(inst);
-        if info.kind == Kind::Plain {
+        let has_code = match info.kind {
+            Kind::Plain => true,
+            Kind::Branch | Kind::Exit => info.imm != NO_CODE,
+            _ => false,
+        };
+        if has_code {
             insts[info.imm as usize] = Some(inst);
         }
     }
@@ -111,6 +140,7 @@ pub(super) fn lower(
         function,
         registers,
         insts,
+        lanes,
     })
 }
 
@@ -161,27 +191,34 @@ struct Lower<'a> {
     /// The virtual register of each web.
     vregs: Vec<VReg>,
     keep: Keep,
+    form: Form,
+    may_recompute: recompute::Allowed,
 }
 
 impl Lower<'_> {
     fn build(&mut self, cfg: &Cfg, webs: &Webs) -> Result<(), RecolourError> {
         let entry = self.builder.block();
         let stack_pointer = self.builder.vreg(Class::R32);
-        self.builder.vreg_mut(stack_pointer).pinned = true;
+        self.builder.pin(stack_pointer);
         self.builder.live_in(stack_pointer, preg(STACK_POINTER));
         let blocks: Vec<Option<Block>> = (0..cfg.blocks().len())
             .map(|block| cfg.is_reachable(block).then(|| self.builder.block()))
             .collect();
         let first = cfg.entries().first().and_then(|&block| blocks[block]);
         let first = first.ok_or(RecolourError::Empty)?;
-        self.builder.jump(entry, first, &[]);
+        self.builder.edge(entry, first, &[]);
+        self.builder.branch(entry, "go").imm(NO_CODE);
         for (number, block) in cfg.blocks().iter().enumerate() {
             let Some(here) = blocks[number] else { continue };
             for at in block.insts.clone() {
                 for &web in &webs.undefined_before[at] {
                     self.undefined(here, webs, web);
                 }
-                self.instruction(here, at, &webs.lanes[at], stack_pointer)?;
+                let is_last = at + 1 == block.insts.end;
+                let moves_control = is_last && self.code.insts()[at].flow() != Flow::Next;
+                if self.form == Form::Coloured || !moves_control {
+                    self.instruction(here, at, &webs.lanes[at], stack_pointer)?;
+                }
             }
             for &web in &webs.undefined_behind[number] {
                 self.undefined(here, webs, web);
@@ -191,10 +228,27 @@ impl Lower<'_> {
                     self.builder.edge(here, succ, &[]);
                 }
             }
-            let last = match block.succs.is_empty() {
+            let ends_in = match self.form {
+                Form::Spilled => Some(block.insts.end - 1),
+                Form::Coloured => None,
+            };
+            let ends_in = ends_in.filter(|&at| self.code.insts()[at].flow() != Flow::Next);
+            let lanes = ends_in.map(|at| (at, &webs.lanes[at]));
+            let (operands, groups) = match lanes {
+                Some((at, lanes)) => self.operands(at, lanes, stack_pointer)?,
+                None => Default::default(),
+            };
+            let mut last = match block.succs.is_empty() {
                 true => self.builder.exit(here, "leave"),
                 false => self.builder.branch(here, "go").effect(Effect::Write),
             };
+            last = last.imm(ends_in.map_or(NO_CODE, |at| at as u64));
+            for operand in operands {
+                last = last.operand(operand);
+            }
+            for group in groups {
+                last = last.group(group.first, group.len, group.align);
+            }
             if block.leaves == Leave::Exit {
                 last.use_fixed(stack_pointer, preg(STACK_POINTER));
             }
@@ -221,6 +275,31 @@ impl Lower<'_> {
         lanes: &[Lane],
         stack_pointer: VReg,
     ) -> Result<(), RecolourError> {
+        let (operands, groups) = self.operands(at, lanes, stack_pointer)?;
+        let inst = &self.code.insts()[at];
+        let cycles = self.may_recompute.cycles(inst);
+        let cycles = cycles.filter(|_| self.form == Form::Spilled);
+        let mut built = self.builder.inst(block, inst.mnemonic()).imm(at as u64);
+        built = match cycles {
+            Some(cycles) => built.remat(cycles),
+            None => built.effect(Effect::Write),
+        };
+        for operand in operands {
+            built = built.operand(operand);
+        }
+        for group in groups {
+            built = built.group(group.first, group.len, group.align);
+        }
+        Ok(())
+    }
+
+    /// The operands of an instruction and the runs among them.
+    fn operands(
+        &self,
+        at: usize,
+        lanes: &[Lane],
+        stack_pointer: VReg,
+    ) -> Result<(Vec<function::Operand>, Vec<OperandGroup>), RecolourError> {
         let inst = &self.code.insts()[at];
         let mut operands: Vec<function::Operand> = Vec::with_capacity(lanes.len());
         let mut groups: Vec<OperandGroup> = Vec::new();
@@ -266,15 +345,7 @@ impl Lower<'_> {
                 why: "it writes one register twice",
             });
         }
-        let mut built = self.builder.inst(block, inst.mnemonic());
-        built = built.imm(at as u64).effect(Effect::Write);
-        for operand in operands {
-            built = built.operand(operand);
-        }
-        for group in groups {
-            built = built.group(group.first, group.len, group.align);
-        }
-        Ok(())
+        Ok((operands, groups))
     }
 
     /// Makes `operand` the end of the run that the last operand is.

@@ -14,12 +14,14 @@
 //! assignment, decoding again proves the encoding, the hazard checker the schedule. What can't
 //! be proved or is not known is refused, with the instruction and its offset.
 
-mod attributes;
+pub(crate) mod attributes;
+mod board_choice;
 mod bundles;
 mod constraints;
-mod encode;
-mod lower;
-mod scoreboards;
+pub(crate) mod encode;
+pub(crate) mod lower;
+mod recompute;
+pub(crate) mod scoreboards;
 mod search;
 mod webs;
 
@@ -32,7 +34,7 @@ use crate::isa::{EncodeError, File, Reg, RegSet};
 use crate::loops::Loops;
 use crate::object::{AttributeKind, Change, Cubin, Function, NewCode, RewriteError, Rewriter};
 use bundles::Bundles;
-use lower::{Keep, Lowered, lower};
+use lower::{Form, Keep, Lowered, lower};
 use search::Search;
 use warpalloc::Strategy;
 use warpalloc::target::REGISTER_GRANULE;
@@ -176,7 +178,7 @@ pub fn recolour_code(
         Some(_) => Keep::Implied,
         None => Keep::Predicates,
     };
-    let lowered = lower(name, code, cfg, keep)?;
+    let lowered = lower(name, code, cfg, keep, Form::Coloured)?;
     let used = named(code);
     let beyond = stated.saturating_sub(u32::from(used));
     let search = Search::new(&lowered, code.sm(), used)?;
@@ -237,7 +239,7 @@ pub fn recolour_code(
             .collect();
         insts.push(encode::rename(at, inst, &to)?);
     }
-    let (recoloured, added) = scoreboards::cover(&code.with_insts(insts), cfg)?;
+    let (recoloured, added) = scoreboards::cover(&code.with_insts(insts), cfg, &[])?;
     let now = named(&recoloured);
     result.registers_after = (u32::from(now) + beyond).min(stated);
     let moved = assignment.iter().zip(&lowered.registers);
@@ -298,7 +300,7 @@ pub fn recolour_cubin(
 }
 
 /// One more than the highest general register that the code names.
-fn named(code: &Code) -> u8 {
+pub(crate) fn named(code: &Code) -> u8 {
     let mut all = RegSet::EMPTY;
     for inst in code.insts() {
         all.union_with(&inst.defs());

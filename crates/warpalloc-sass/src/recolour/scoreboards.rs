@@ -16,6 +16,7 @@
 //! Waits and stalls of the original stay, so that nothing that it ordered is lost.
 
 use super::RecolourError;
+use super::board_choice::cheapest;
 use crate::cfg::Cfg;
 use crate::code::Code;
 use crate::hazard::{self, Busy, Hazard, HazardKind};
@@ -43,15 +44,20 @@ pub struct Added {
     pub reuses_dropped: usize,
 }
 
-/// Covers the hazards of renamed `code`, or says which one can't be.
-pub(super) fn cover(code: &Code, cfg: &Cfg) -> Result<(Code, Added), RecolourError> {
+/// Covers the hazards of renamed `code`, or says which one can't be. Instructions that `is_new`
+/// keep a margin from those before and behind them.
+pub(crate) fn cover(
+    code: &Code,
+    cfg: &Cfg,
+    is_new: &[bool],
+) -> Result<(Code, Added), RecolourError> {
     let mut added = Added::default();
     let mut insts = code.insts().to_vec();
     drop_stale_reuses(&mut insts, cfg, &mut added);
     let counted = counted_boards(&insts);
     for _ in 0..ROUNDS {
         let code = code.with_insts(insts.clone());
-        let mut hazards = hazard::check(&code, cfg);
+        let mut hazards = hazard::check_new(&code, cfg, is_new);
         if hazards.is_empty() {
             return Ok((code, added));
         }
@@ -61,8 +67,15 @@ pub(super) fn cover(code: &Code, cfg: &Cfg) -> Result<(Code, Added), RecolourErr
         let mut seen = FxHashSet::default();
         for hazard in hazards.iter().filter(|hazard| seen.insert(hazard.first)) {
             let is_covered = match hazard.cycles {
-                Some((is, must)) => lengthen(&mut insts, cfg, hazard, must - is, &mut added),
-                None => wait(&mut insts, cfg, hazard, &busy, counted, &mut added),
+                Some(cycles) => lengthen(&mut insts, cfg, hazard, cycles, &mut added),
+                None => {
+                    let boards = Boards {
+                        busy: &busy,
+                        counted,
+                        has_new: !is_new.is_empty(),
+                    };
+                    wait(&mut insts, cfg, hazard, &boards, &mut added)
+                }
             };
             if !is_covered {
                 return Err(RecolourError::Hazard(*hazard));
@@ -70,9 +83,33 @@ pub(super) fn cover(code: &Code, cfg: &Cfg) -> Result<(Code, Added), RecolourErr
         }
     }
     let code = code.with_insts(insts);
-    match hazard::check(&code, cfg).first() {
+    match hazard::check_new(&code, cfg, is_new).first() {
         Some(&hazard) => Err(RecolourError::Hazard(hazard)),
         None => Ok((code, added)),
+    }
+}
+
+/// What a scoreboard is chosen by.
+struct Boards<'a> {
+    /// How busy each is at each instruction.
+    busy: &'a [Busy],
+    /// Those that some `DEPBAR` counts.
+    counted: u8,
+    /// Whether instructions were inserted.
+    has_new: bool,
+}
+
+impl Boards<'_> {
+    /// The scoreboard that the first instruction of a hazard is to signal.
+    fn choose(&self, insts: &[Inst], cfg: &Cfg, hazard: &Hazard, of_reads: bool) -> Option<u8> {
+        let is_free = |board: u8| self.counted >> board & 1 == 0;
+        let (first, second) = (hazard.first, hazard.second);
+        let block = cfg.blocks()[cfg.block_of(second)].insts.clone();
+        if self.has_new && block.contains(&first) && first < second {
+            return cheapest(insts, block, (first, second), of_reads, is_free);
+        }
+        let free = (0..6u8).filter(|&board| is_free(board));
+        free.min_by_key(|&board| self.busy[second].on(board))
     }
 }
 
@@ -81,8 +118,7 @@ fn wait(
     insts: &mut [Inst],
     cfg: &Cfg,
     hazard: &Hazard,
-    busy: &[Busy],
-    counted: u8,
+    boards: &Boards,
     added: &mut Added,
 ) -> bool {
     let mut first = insts[hazard.first].control();
@@ -94,8 +130,7 @@ fn wait(
     let board = match board {
         Some(board) => board,
         None => {
-            let free = (0..6u8).filter(|board| counted >> board & 1 == 0);
-            let Some(board) = free.min_by_key(|&board| busy[hazard.second].on(board)) else {
+            let Some(board) = boards.choose(insts, cfg, hazard, of_reads) else {
                 return false;
             };
             match of_reads {
@@ -131,10 +166,24 @@ fn wait(
     true
 }
 
-/// Puts `cycles` more between the two instructions, in front of the second.
-fn lengthen(insts: &mut [Inst], cfg: &Cfg, hazard: &Hazard, cycles: u8, added: &mut Added) -> bool {
+/// Puts as many cycles between the two instructions as there must be, in front of the second.
+fn lengthen(
+    insts: &mut [Inst],
+    cfg: &Cfg,
+    hazard: &Hazard,
+    (is, must): (u8, u8),
+    added: &mut Added,
+) -> bool {
     let block = &cfg.blocks()[cfg.block_of(hazard.second)];
-    let mut missing = cycles;
+    // Another hazard may have been given some of them already.
+    let is_near = block.insts.contains(&hazard.first) && hazard.first < hazard.second;
+    let now = match is_near {
+        true => insts[hazard.first..hazard.second]
+            .iter()
+            .fold(0u8, |sum, i| sum.saturating_add(i.control().stall.max(1))),
+        false => is,
+    };
+    let mut missing = must.saturating_sub(now.max(is));
     for at in (block.insts.start..hazard.second).rev() {
         let control = insts[at].control();
         let more = missing.min(LONGEST_STALL - control.stall.min(LONGEST_STALL));
@@ -146,6 +195,15 @@ fn lengthen(insts: &mut [Inst], cfg: &Cfg, hazard: &Hazard, cycles: u8, added: &
         if missing == 0 || at == hazard.first {
             break;
         }
+    }
+    // A first instruction in another block has its own stall to lengthen, on every way from it.
+    if missing > 0 && !block.insts.contains(&hazard.first) {
+        let control = insts[hazard.first].control();
+        let more = missing.min(LONGEST_STALL - control.stall.min(LONGEST_STALL));
+        let longer = stalled(control, control.stall + more);
+        insts[hazard.first] = insts[hazard.first].with_control(longer);
+        added.cycles += usize::from(more);
+        missing -= more;
     }
     missing == 0
 }

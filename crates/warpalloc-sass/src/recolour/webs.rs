@@ -14,11 +14,11 @@ use crate::isa::{Access, File, Inst, Reg, RegSet};
 use crate::liveness::Liveness;
 
 /// A web, by number.
-pub(super) type Web = u32;
+pub(crate) type Web = u32;
 
 /// How an operand's lane takes part in its web.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// It is read.
     Read,
     /// It begins a new content.
@@ -29,14 +29,14 @@ pub(super) enum Part {
 
 /// One lane of one operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     pub web: Web,
     pub part: Part,
 }
 
 /// The webs of a function's general registers and predicates.
 #[derive(Debug)]
-pub(super) struct Webs {
+pub(crate) struct Webs {
     /// The register of each web.
     pub registers: Vec<Reg>,
     /// For each instruction, the lanes of its operands in their order, then its guard's.
@@ -49,13 +49,13 @@ pub(super) struct Webs {
 }
 
 /// Whether registers of this file have webs; the others keep their names.
-pub(super) fn is_renamed(file: File) -> bool {
+pub(crate) fn is_renamed(file: File) -> bool {
     matches!(file, File::R | File::P)
 }
 
 /// The lanes of an instruction's renamed operands, with the number of the operand each
 /// belongs to; the guard's is `None`.
-pub(super) fn renamed_lanes(inst: &Inst) -> impl Iterator<Item = (Option<usize>, Reg, Access)> {
+pub(crate) fn renamed_lanes(inst: &Inst) -> impl Iterator<Item = (Option<usize>, Reg, Access)> {
     let operands = inst.operands().iter().enumerate();
     let operands = operands.filter(|(_, operand)| is_renamed(operand.file));
     let lanes = operands.flat_map(|(number, operand)| {

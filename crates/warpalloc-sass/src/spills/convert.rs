@@ -3,18 +3,16 @@
 use super::choice::{Places, choose, words_used};
 use super::frame::{Frame, STACK, Spill, frame};
 use super::refusal::Refusal;
+use super::room::{Room, WARP_WORD};
 use super::verify::{Expected, verify};
 use crate::cfg::Cfg;
 use crate::code::Code;
 use crate::edit::{Edit, schedule};
 use crate::isa::{
-    Address, Builder, Constant, Control, EncodeError, File, Inst, Reg, RegSet, Source,
-    SpecialRegister, SpillMemory,
+    Address, Builder, Constant, Control, EncodeError, File, Inst, Reg, RegSet, SpillMemory,
 };
 use crate::loops::Loops;
-use crate::object::{Change, Cubin, Function, Rewriter};
-use warpalloc::target::occupancy::{Launch, occupancy};
-use warpalloc::target::sm;
+use crate::object::{Change, Function, Rewriter};
 
 /// What is not in a cubin, and what may be given for the conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -58,13 +56,6 @@ pub struct Conversion {
     pub blocks_after: u32,
 }
 
-/// Bytes that a word of the frame takes of shared memory for each warp.
-const WARP_WORD: u32 = 128;
-/// Where the spills begin is a multiple of this, so that each word has a row of banks.
-const BASE_ALIGNMENT: u64 = 128;
-/// Static shared memory that every driver gives.
-const STATIC_LIMIT: u64 = 48 * 1024;
-
 /// Moves the spills of a kernel from local to shared memory.
 pub fn spills_to_shared(
     cubin: &[u8],
@@ -79,7 +70,8 @@ pub fn spills_to_shared(
     let links = read.links(function, &code);
     let cfg = Cfg::build(&code, &links)?;
     let frame = frame(&code, &cfg, &Loops::compute(&cfg))?;
-    let room = Room::of(&read, function, options)?;
+    let registers = function.registers.unwrap_or(255);
+    let room = Room::of(&read, function, registers, options)?;
     let words = words_used(&frame);
     let places = match room.fits(words, options.force)? {
         words_that_fit if words_that_fit >= words => choose(&frame, words),
@@ -137,134 +129,6 @@ pub fn spills_to_shared(
         blocks_before: room.blocks,
         blocks_after: room.blocks_with(shared_words)?,
     })
-}
-
-/// The shared memory of a block, and what a multiprocessor has of it.
-struct Room {
-    sm: sm::Sm,
-    registers: u32,
-    warps: u32,
-    threads: u32,
-    dynamic_bytes: u64,
-    /// Where spills begin, behind what the system keeps.
-    base: u64,
-    /// What the system keeps.
-    reserved: u64,
-    /// Blocks as it is.
-    blocks: u32,
-    /// The most static shared memory.
-    limit: u64,
-}
-
-impl Room {
-    fn of(cubin: &Cubin, function: &Function, options: &Options) -> Result<Room, Refusal> {
-        let threads = match (function.block_threads(), options.block) {
-            (Some(stated), _) => stated,
-            (None, Some(told)) => told,
-            (None, None) => return Err(Refusal::NoBlock),
-        };
-        let registers = function.registers.unwrap_or(255);
-        let unknown = |reason: String| Refusal::Launch {
-            registers,
-            threads,
-            reason,
-        };
-        let sm = sm::Sm::from_number(cubin.arch.sm)
-            .ok_or_else(|| unknown(format!("{} is not known", cubin.arch)))?;
-        let uses_shared = cubin.sections.iter().any(|section| {
-            section.name.starts_with(".nv.shared.") && section.info as usize == function.section
-        });
-        let dynamic_bytes = match options.dynamic_shared {
-            None if uses_shared => return Err(Refusal::DynamicShared),
-            told => u64::from(told.unwrap_or(0)),
-        };
-        let static_bytes = function.shared_bytes;
-        let reserved = if cubin.arch.sm >= 90 { 0x400 } else { 0 };
-        // Dynamic shared memory begins behind the static one, at its own alignment.
-        let own = static_bytes.next_multiple_of(BASE_ALIGNMENT) + dynamic_bytes;
-        let limit = match cubin.arch.sm {
-            // What a block may have at most; only there a larger static size has run.
-            90 => 227 * 1024,
-            _ => STATIC_LIMIT,
-        };
-        let mut room = Room {
-            sm,
-            registers,
-            warps: threads.div_ceil(32),
-            threads,
-            dynamic_bytes,
-            base: own.next_multiple_of(BASE_ALIGNMENT),
-            reserved,
-            blocks: 0,
-            limit,
-        };
-        room.blocks = room.blocks_of(static_bytes + dynamic_bytes)?;
-        Ok(room)
-    }
-
-    fn blocks_of(&self, shared: u64) -> Result<u32, Refusal> {
-        let launch = Launch {
-            registers_per_thread: self.registers,
-            block_threads: self.threads,
-            shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
-        };
-        let found = occupancy(self.sm, &launch);
-        found
-            .map(|found| found.blocks)
-            .map_err(|error| Refusal::Launch {
-                registers: self.registers,
-                threads: self.threads,
-                reason: error.to_string(),
-            })
-    }
-
-    /// Bytes of shared memory of a block whose spills take `words`.
-    fn needed(&self, words: u32) -> u64 {
-        self.base + u64::from(words) * u64::from(WARP_WORD) * u64::from(self.warps)
-    }
-
-    /// The static share of that: launches add the dynamic one.
-    fn static_bytes(&self, words: u32) -> u64 {
-        self.needed(words) - self.dynamic_bytes
-    }
-
-    fn blocks_with(&self, words: u32) -> Result<u32, Refusal> {
-        self.blocks_of(self.needed(words))
-    }
-
-    /// The most words, up to `wanted`, that cost no block, or that fit at all.
-    fn fits(&self, wanted: u32, force: bool) -> Result<u32, Refusal> {
-        let (mut fits, mut end) = (0, wanted + 1);
-        while end - fits > 1 {
-            let words = fits + (end - fits) / 2;
-            let is_allowed = self.needed(words) <= self.limit;
-            let blocks = if is_allowed {
-                self.blocks_with(words)?
-            } else {
-                0
-            };
-            match is_allowed && blocks > 0 && (force || blocks >= self.blocks) {
-                true => fits = words,
-                false => end = words,
-            }
-        }
-        Ok(fits)
-    }
-
-    fn refusal(&self, words: u32) -> Refusal {
-        let needed = self.needed(words);
-        match self.blocks_with(words) {
-            Ok(after) if needed <= self.limit => Refusal::Occupancy {
-                needed,
-                before: self.blocks,
-                after,
-            },
-            _ => Refusal::TooLarge {
-                needed,
-                limit: self.limit,
-            },
-        }
-    }
 }
 
 /// A uniform register that nothing in the code names.
@@ -381,40 +245,13 @@ impl Plan<'_> {
 /// The code that gives R1 the thread's address in shared memory, and the uniform register the
 /// frame's in local memory.
 fn entry(function: &Function, plan: &Plan, room: &Room, words: u32) -> Result<Vec<Inst>, Refusal> {
-    const LAST: u8 = 6;
-    let registers = room.registers;
-    // No register has a value when a kernel begins. Two of the count are not for use.
-    if registers < u32::from(LAST) + 3 {
-        return Err(Refusal::FewRegisters { registers });
-    }
     let build = Builder::new(plan.code.sm());
     let mut insts = Vec::new();
     if let Some(uniform) = plan.uniform {
         insts.push(build.uldc(uniform, Constant::STACK)?);
         insts.push(build.uiadd3(uniform, uniform, plan.frame.bytes.wrapping_neg())?);
     }
-    let is_flat = matches!(function.required_block(), Some([_, 1, 1]));
-    insts.push(build.s2r(0, SpecialRegister::ThreadX)?);
-    if room.reserved > 0 {
-        insts.push(build.s2r(6, SpecialRegister::BlockInCluster)?);
-    }
-    if !is_flat {
-        insts.push(build.s2r(2, SpecialRegister::ThreadY)?);
-        insts.push(build.s2r(3, SpecialRegister::ThreadZ)?);
-        insts.push(build.ldc(4, Constant::BLOCK_Y)?);
-        insts.push(build.ldc(5, Constant::BLOCK_X)?);
-        insts.push(build.imad(2, 3, Source::Reg(4), 2)?);
-        insts.push(build.imad(0, 2, Source::Reg(5), 0)?);
-    }
-    let base = u32::try_from(room.reserved + room.base).unwrap_or(u32::MAX);
-    insts.push(build.shift_right(2, 0, 5)?);
-    insts.push(build.and(0, 0, Source::Immediate(31))?);
-    insts.push(build.lea(0, 0, Source::Immediate(base), 2)?);
-    insts.push(build.imad(1, 2, Source::Immediate(words * WARP_WORD), 0)?);
-    if room.reserved > 0 {
-        // Shared memory of a cluster is numbered by block.
-        insts.push(build.lea(1, 6, Source::Reg(1), 24)?);
-    }
+    insts.extend(room.thread_address(function, build, STACK.index, words)?);
     // Nothing is in flight when a kernel begins.
     Ok(schedule(&insts, &[0, 1, 2, 3, 4, 5])?)
 }

@@ -7,7 +7,7 @@ use crate::isa::{Constant, File, Flow, Inst, Reg, Space, SpillMemory};
 use crate::loops::Loops;
 
 /// R1.
-pub(super) const STACK: Reg = Reg {
+pub(crate) const STACK: Reg = Reg {
     file: File::R,
     index: 1,
 };
@@ -134,7 +134,7 @@ pub(super) fn frame(code: &Code, cfg: &Cfg, loops: &Loops) -> Result<Frame, Refu
 /// The instructions that set R1 and the bytes that they take off the stack: a move of
 /// c[0x0][0x28] and a subtraction in the same block, and no others anywhere. However often the
 /// block runs, R1 is then the same wherever it is set.
-fn setup(code: &Code, cfg: &Cfg) -> Result<(Vec<usize>, u32), Refusal> {
+pub(crate) fn setup(code: &Code, cfg: &Cfg) -> Result<(Vec<usize>, u32), Refusal> {
     let insts = code.insts().iter().enumerate();
     let defs: Vec<(usize, &Inst)> = insts
         .filter(|(_, inst)| inst.defs().contains(STACK))
@@ -191,7 +191,7 @@ fn subtraction(inst: &Inst) -> Option<u32> {
 }
 
 /// Whether an instruction reads c[0x0][0x28], as far as it says so itself.
-fn reads_stack_constant(inst: &Inst) -> bool {
+pub(crate) fn reads_stack_constant(inst: &Inst) -> bool {
     let word = inst.word();
     let opcode = word as u16 & 0xfff;
     let is_constant_load = matches!(inst.mnemonic(), "LDC" | "ULDC");

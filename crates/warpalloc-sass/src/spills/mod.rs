@@ -37,8 +37,9 @@
 
 mod choice;
 mod convert;
-mod frame;
+pub(crate) mod frame;
 mod refusal;
+pub(crate) mod room;
 mod verify;
 
 pub use convert::{Conversion, Options, spills_to_shared};

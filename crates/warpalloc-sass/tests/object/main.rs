@@ -4,6 +4,7 @@
 //! that is not there say that they were skipped, unless `WARPALLOC_REQUIRE_PTXAS` is 1: then
 //! they fail.
 
+mod allocate;
 mod attributes;
 mod containers;
 mod cubins;

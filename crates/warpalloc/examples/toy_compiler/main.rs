@@ -313,7 +313,11 @@ impl Printer<'_> {
             };
             for step in walk.steps(here) {
                 let lines = match step {
-                    Step::Inst(inst, regs) => vec![self.instruction(inst, regs, &labels)],
+                    Step::Inst(inst, places) => {
+                        // No operand of this compiler may be in memory.
+                        let regs = places.registers().unwrap_or_default();
+                        vec![self.instruction(inst, regs, &labels)]
+                    }
                     Step::Edit(edit) => self.edit(edit),
                 };
                 for line in lines {

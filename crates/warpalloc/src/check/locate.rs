@@ -1,10 +1,10 @@
 //! Where values are, for debuggers.
 
 use super::{Checker, Violation};
-use super::{flow, order, rules};
-use crate::allocation::{Allocation, Point, SlotAddr};
+use super::{flow, order, rules, valid};
+use crate::allocation::{Allocation, Point, ValuePlace};
 use crate::function::{Function, Inst, VReg};
-use crate::target::{PReg, Target};
+use crate::target::Target;
 
 /// A name that a client has for what a virtual register holds in a part of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,15 +17,6 @@ pub struct ValueLabel {
     pub to: Inst,
     /// The client's number for it.
     pub label: u32,
-}
-
-/// Where a value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ValuePlace {
-    /// In this register and those that follow, as many as its class takes.
-    Reg(PReg),
-    /// In the spill frame from here on.
-    Slot(SlotAddr),
 }
 
 /// Where a labelled value is from one point of a block to another, both included.
@@ -60,12 +51,20 @@ impl Checker {
         allocation: &Allocation,
         labels: &[ValueLabel],
     ) -> Result<Vec<DebugLocation>, Box<Violation>> {
+        valid(function, target)?;
         let split = self.split(function, None)?;
         let split = split.as_ref();
         let function = split.map_or(function, |split| &split.function);
         rules::check(function, target, allocation)?;
         order::check(function, allocation)?;
-        let scratch = &mut self.scratch;
-        flow::locate(function, target, allocation, scratch, split, labels)
+        let (memory, scratch) = (&mut self.flow, &self.scratch);
+        flow::locate(
+            function,
+            target,
+            allocation,
+            memory,
+            scratch,
+            (split, labels),
+        )
     }
 }

@@ -111,7 +111,8 @@ pub mod trace;
 mod violation;
 mod webs;
 
-pub use locate::{DebugLocation, ValueLabel, ValuePlace};
+pub use crate::allocation::ValuePlace;
+pub use locate::{DebugLocation, ValueLabel};
 pub use violation::{Fault, Location, NamedReg, Site, Violation};
 
 pub(crate) use webs::Split;
@@ -119,13 +120,15 @@ pub(crate) use webs::Split;
 use crate::allocation::Allocation;
 use crate::analysis::Liveness;
 use crate::function::{Function, VReg};
+use crate::scratch::Scratch;
 use crate::target::Target;
 use cranelift_entity::EntitySet;
 use webs::is_single;
 
 /// Proves that `allocation` computes what `function` says on `target`.
 ///
-/// The function must be valid; about the allocation nothing is assumed.
+/// A function that is not valid has no allocation to prove; about the allocation nothing is
+/// assumed.
 pub fn check(
     function: &Function,
     target: &Target,
@@ -134,10 +137,19 @@ pub fn check(
     Checker::default().check(function, target, allocation)
 }
 
+/// Refuses a function that breaks a rule of the model.
+fn valid(function: &Function, target: &Target) -> Result<(), Box<Violation>> {
+    function.validate(target).map_err(|error| {
+        let fault = Fault::Invalid(Box::new(error));
+        Box::new(Violation::of_function(fault))
+    })
+}
+
 /// Checks one allocation after the other in the same memory.
 #[derive(Default)]
 pub struct Checker {
-    scratch: flow::Scratch,
+    scratch: Scratch,
+    flow: flow::Memory,
     written: EntitySet<VReg>,
 }
 
@@ -149,6 +161,7 @@ impl Checker {
         target: &Target,
         allocation: &Allocation,
     ) -> Result<(), Box<Violation>> {
+        valid(function, target)?;
         let split = self.split(function, None)?;
         self.check_split(function, split.as_ref(), target, allocation)
     }
@@ -180,6 +193,11 @@ impl Checker {
         let function = split.map_or(function, |split| &split.function);
         rules::check(function, target, allocation)?;
         order::check(function, allocation)?;
-        flow::check(function, target, allocation, &mut self.scratch)
+        flow::check(function, target, allocation, &mut self.flow, &self.scratch)
+    }
+
+    /// The memory that is shared with what makes the allocations.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 }

@@ -94,7 +94,10 @@ impl std::error::Error for Violation {}
 
 impl From<Box<Violation>> for crate::Error {
     fn from(violation: Box<Violation>) -> crate::Error {
-        crate::Error::Unproved(violation.to_string())
+        match violation.fault {
+            Fault::Invalid(error) => *error,
+            _ => crate::Error::Unproved(violation.to_string()),
+        }
     }
 }
 
@@ -102,6 +105,9 @@ impl From<Box<Violation>> for crate::Error {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Fault {
+    /// The function itself breaks a rule of the model.
+    #[error("{0}")]
+    Invalid(Box<crate::Error>),
     /// Some part of it does not belong to this function.
     #[error("{0}")]
     Malformed(&'static str),

@@ -4,13 +4,15 @@
 //! within the budget may reach far above the number of registers that are ever live at
 //! once. Threads are given registers in granules, and more warps are resident the fewer
 //! each takes. So a function without spill slots is coloured again within the fewest
-//! granules that could do. A colouring that spills nothing and leaves no more copies is
-//! kept. There is one try, because it takes as long as a round.
+//! granules that could do. A colouring that spills nothing, leaves no more copies and follows
+//! as many hints of the client is kept: registers that hints name and that were granted are
+//! within the smaller budget. There is one try, because it takes as long as a round.
 
 use super::rounds::copies;
 use super::{Coloured, Colourer, Colours, Problem, Verdict};
 use crate::analysis::{Liveness, register_floor};
 use crate::function::Convention;
+use crate::ir::Value;
 use crate::stats::{Clock, Stats};
 use crate::target::File;
 
@@ -37,6 +39,7 @@ pub(crate) fn shrink<'p, 'a>(
     let verdict = colourer.recolour(problem, &smaller, &mut apart);
     if let Ok(Verdict::Coloured(fewer)) = verdict
         && copies(problem, &fewer).1 <= copies(problem, colours).1
+        && granted(problem, &fewer).count() >= granted(problem, colours).count()
     {
         coloured.colours = fewer;
     }
@@ -52,21 +55,66 @@ fn budget_to_try(problem: &Problem, liveness: &Liveness, colours: &Colours) -> O
         return None;
     }
     let granule = problem.target.file(File::MAIN).granule;
-    let used = in_use(problem, colours);
+    let used = highest(problem, problem.program.values.keys(), colours);
     if granule == 0 || used <= granule {
         return None;
     }
     let floor = register_floor(function, problem.target, liveness);
-    let budget = floor.next_multiple_of(granule);
+    let hinted = highest(problem, granted(problem, colours), colours);
+    let budget = floor.max(hinted).next_multiple_of(granule);
     (budget < used).then_some(budget)
 }
 
-/// Registers of the main file up to the highest in use.
-fn in_use(problem: &Problem, colours: &Colours) -> usize {
+/// Registers of the main file up to the highest that one of `values` is in.
+fn highest(problem: &Problem, values: impl Iterator<Item = Value>, colours: &Colours) -> usize {
     let info = problem.target.file(File::MAIN);
-    let ends = problem.program.values.iter().filter_map(|(value, of)| {
+    let ends = values.filter_map(|value| {
         let reg = colours[value].filter(|reg| reg.file == File::MAIN)?;
-        Some(reg.unit as usize + problem.target.width(of.class))
+        let class = problem.program.values[value].class;
+        Some(reg.unit as usize + problem.target.width(class))
     });
     ends.max().unwrap_or(0).div_ceil(info.units_per_reg)
+}
+
+/// Values in the register that the client has hinted.
+fn granted<'c>(problem: &'c Problem, colours: &'c Colours) -> impl Iterator<Item = Value> + 'c {
+    let program = &problem.program;
+    let values = program.has_hints.then(|| program.values.keys());
+    values.into_iter().flatten().filter(|&value| {
+        let unit = colours[value].map(|reg| usize::from(reg.unit));
+        unit.is_some() && unit == program.hint_of(value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::function::Inst;
+    use crate::{Options, Strategy, allocate, text};
+
+    /// Two values, for which a granule of registers is enough.
+    const HINTED: &str = "
+target hardware sm_90
+kernel hinted {
+block0:
+    v0:r32.hint_R20 = load #0 : read
+    v1:r32 = load #1 : read
+    store v0, v1 : write
+    exit : exit write
+}
+";
+
+    #[test]
+    fn a_register_that_was_hinted_and_granted_is_kept() {
+        let case = text::parse(HINTED).unwrap();
+        for strategy in [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan] {
+            let options = Options::with_strategy(strategy);
+            let allocation = allocate(&case.function, &case.target, &options).unwrap();
+            let store = allocation.operands(&case.function, Inst::from_u32(2));
+            let names = store
+                .iter()
+                .map(|&reg| case.target.reg_name(reg).to_string());
+            let names: Vec<String> = names.collect();
+            assert_eq!(names, ["R20", "R0"], "{strategy}");
+        }
+    }
 }

@@ -93,8 +93,8 @@ impl Function {
     /// operand may touch any: the hardware changes such a value on its own, and what waits
     /// for it need not name it.
     pub fn alias(&self, inst: Inst) -> AliasClass {
-        let is_pinned = |o: &Operand| self.vregs[o.vreg].pinned;
-        match self.insts[inst].alias {
+        let is_pinned = |o: &Operand| self.vreg(o.vreg).pinned;
+        match self.inst(inst).alias {
             class if class == AliasClass::ANY => class,
             _ if self.operands(inst).iter().any(is_pinned) => AliasClass::ANY,
             class => class,
@@ -103,8 +103,8 @@ impl Function {
 
     /// What `inst` observes or changes, a pinned operand counted as state that is read.
     pub fn ordering_effect(&self, inst: Inst) -> Effect {
-        let is_pinned = |o: &Operand| self.vregs[o.vreg].pinned;
-        match self.insts[inst].effect {
+        let is_pinned = |o: &Operand| self.vreg(o.vreg).pinned;
+        match self.inst(inst).effect {
             Effect::Pure if self.operands(inst).iter().any(is_pinned) => Effect::Read,
             effect => effect,
         }
@@ -126,9 +126,9 @@ impl Function {
         self
     }
 
-    /// The state that `class` stands for.
+    /// The state that `class` stands for; any, if there is no such class.
     pub fn alias_info(&self, class: AliasClass) -> &Alias {
-        &self.aliases[class]
+        self.aliases.get(class).unwrap_or(&Alias::ANY)
     }
 
     /// All alias classes.
@@ -139,7 +139,7 @@ impl Function {
     /// Whether instructions of two classes may touch the same state, in one execution of a
     /// block.
     pub fn may_alias(&self, a: AliasClass, b: AliasClass) -> bool {
-        self.aliases[a].overlaps(&self.aliases[b])
+        self.alias_info(a).overlaps(self.alias_info(b))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::target::ConventionError;
-use cranelift_entity::packed_option::ReservedValue;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -57,7 +56,7 @@ impl Insts {
     /// the instruction was added to a block that does not exist.
     pub fn get(&self, handle: Handle) -> Option<Inst> {
         let inst = self.0.get(handle.0 as usize).copied();
-        inst.filter(|inst| !inst.is_reserved_value())
+        inst.filter(|&inst| inst != Inst::NONE)
     }
 }
 
@@ -91,7 +90,7 @@ impl Builder {
 
     /// Adds a virtual register.
     pub fn vreg(&mut self, class: Class) -> VReg {
-        self.vregs.push(VRegInfo {
+        self.described(VRegInfo {
             class,
             uniform: false,
             pinned: false,
@@ -99,19 +98,48 @@ impl Builder {
         })
     }
 
-    /// Access to the description of `vreg`, to mark it uniform or pinned.
-    pub fn vreg_mut(&mut self, vreg: VReg) -> &mut VRegInfo {
-        &mut self.vregs[vreg]
+    /// Adds a virtual register of this description.
+    pub(crate) fn described(&mut self, info: VRegInfo) -> VReg {
+        self.vregs.push(info)
     }
 
-    /// Says that `vreg` had better be in `reg`, where that is free.
+    /// Says that all threads of a warp hold the same value in `vreg`.
+    pub fn uniform(&mut self, vreg: VReg) {
+        if let Some(info) = self.known(vreg, || "is uniform".to_owned()) {
+            info.uniform = true;
+        }
+    }
+
+    /// Says that `vreg` may never be moved, stored or reloaded while it is live, because the
+    /// hardware writes it at a time of its own choosing.
+    pub fn pin(&mut self, vreg: VReg) {
+        if let Some(info) = self.known(vreg, || "is pinned".to_owned()) {
+            info.pinned = true;
+        }
+    }
+
+    /// Says that `vreg` had better be in `reg`, where that is free. The last hint counts.
     pub fn hint(&mut self, vreg: VReg, reg: PReg) {
-        self.vregs[vreg].hint = Some(reg);
+        let (file, unit) = (reg.file.index(), reg.unit);
+        let what = || format!("is hinted to unit {unit} of file {file}");
+        if let Some(info) = self.known(vreg, what) {
+            info.hint = Some(reg);
+        }
     }
 
-    /// The class of `vreg`.
-    pub fn class_of(&self, vreg: VReg) -> Class {
-        self.vregs[vreg].class
+    /// The class of `vreg`, if there is such a virtual register.
+    pub fn class_of(&self, vreg: VReg) -> Option<Class> {
+        self.vregs.get(vreg).map(|info| info.class)
+    }
+
+    /// The description of `vreg`. One that does not exist is a fault, which the validator
+    /// reports; `what` was to be said of it.
+    fn known(&mut self, vreg: VReg, what: impl FnOnce() -> String) -> Option<&mut VRegInfo> {
+        if self.vregs.get(vreg).is_none() {
+            let fault = || format!("{vreg} does not exist, but {}", what());
+            self.fault.get_or_insert_with(fault);
+        }
+        self.vregs.get_mut(vreg)
     }
 
     /// Adds a parameter to `block`.
@@ -174,13 +202,9 @@ impl Builder {
     /// The classes of `vregs`. One that does not exist is a fault, which the validator
     /// reports; the first class stands for its own.
     fn classes(&mut self, vregs: &[VReg]) -> Vec<Class> {
-        let class = |&vreg: &VReg| match self.vregs.get(vreg) {
-            Some(info) => info.class,
-            None => {
-                let fault = || format!("{vreg} does not exist, but is passed or received");
-                self.fault.get_or_insert_with(fault);
-                Class::new(0)
-            }
+        let class = |&vreg: &VReg| {
+            let info = self.known(vreg, || "is passed or received".to_owned());
+            info.map_or(Class::new(0), |info| info.class)
         };
         vregs.iter().map(class).collect()
     }
@@ -274,7 +298,7 @@ impl Builder {
     /// The finished function, and the instruction that each [`Handle`] became.
     pub fn finish_with_insts(mut self) -> (Function, Insts) {
         self.place_live_ins();
-        let mut numbers = Insts(vec![Inst::reserved_value(); self.insts.len()]);
+        let mut numbers = Insts(vec![Inst::NONE; self.insts.len()]);
         let order = self.blocks.iter().flat_map(|block| &block.insts);
         for (new, &old) in order.clone().enumerate() {
             numbers.0[old as usize] = Inst::new(new);

@@ -11,6 +11,11 @@
 //! - on every path, a virtual register is written before it is read; arguments are written
 //!   by the live-in instruction, of which there is at most one, first in the entry;
 //! - no instruction writes one virtual register twice.
+//!
+//! Nothing here panics on what a client passes. A builder that is told of something that does
+//! not exist keeps that as a fault, which [`Function::validate`] reports; a function that is
+//! asked for a block, an instruction or a virtual register that it does not have describes an
+//! empty one: no operands, no successors, no name.
 
 mod alias;
 mod builder;
@@ -136,6 +141,45 @@ pub struct InstInfo {
     is_free: bool,
 }
 
+impl InstInfo {
+    /// Of an instruction that does not exist.
+    const NONE: InstInfo = InstInfo {
+        opcode: Opcode::NONE,
+        imm: 0,
+        effect: Effect::Pure,
+        alias: AliasClass::ANY,
+        kind: Kind::Plain,
+        remat: None,
+        clobbers: Clobbers::None,
+        anchored: false,
+        payload: 0,
+        operands: 0..0,
+        groups: 0..0,
+        is_free: true,
+    };
+}
+
+impl VRegInfo {
+    /// Of a virtual register that does not exist; no target has its class.
+    const NONE: VRegInfo = VRegInfo {
+        class: Class::new(u8::MAX as usize),
+        uniform: false,
+        pinned: false,
+        hint: None,
+    };
+}
+
+impl BlockInfo {
+    /// Of a block that does not exist.
+    const NONE: BlockInfo = BlockInfo {
+        params: Vec::new(),
+        succs: Vec::new(),
+        frequency: None,
+        insts: 0..0,
+        preds: Vec::new(),
+    };
+}
+
 /// A way from one block to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
@@ -208,17 +252,18 @@ impl Function {
 
     /// The description of `block`.
     pub fn block(&self, block: Block) -> &BlockInfo {
-        &self.blocks[block]
+        const NONE: &BlockInfo = &BlockInfo::NONE;
+        self.blocks.get(block).unwrap_or(NONE)
     }
 
     /// Edges that leave `block`.
     pub fn succs(&self, block: Block) -> &[Edge] {
-        &self.blocks[block].succs
+        &self.block(block).succs
     }
 
     /// Blocks with an edge to `block`, once per edge, in ascending order.
     pub fn preds(&self, block: Block) -> &[Block] {
-        &self.blocks[block].preds
+        &self.block(block).preds
     }
 
     /// The instructions of `block` in code order.
@@ -226,13 +271,17 @@ impl Function {
         &self,
         block: Block,
     ) -> impl DoubleEndedIterator<Item = Inst> + ExactSizeIterator + use<> {
-        let range = &self.blocks[block].insts;
+        let range = &self.block(block).insts;
         (range.start..range.end).map(|i| Inst::new(i as usize))
     }
 
-    /// The instruction that ends `block`.
+    /// The instruction that ends `block`; [`Inst::NONE`] if that has none.
     pub fn terminator(&self, block: Block) -> Inst {
-        Inst::new(self.blocks[block].insts.end as usize - 1)
+        let range = &self.block(block).insts;
+        match range.is_empty() {
+            true => Inst::NONE,
+            false => Inst::new(range.end as usize - 1),
+        }
     }
 
     /// All instructions in code order.
@@ -247,17 +296,19 @@ impl Function {
 
     /// The description of `inst`.
     pub fn inst(&self, inst: Inst) -> &InstInfo {
-        &self.insts[inst]
+        const NONE: &InstInfo = &InstInfo::NONE;
+        self.insts.get(inst).unwrap_or(NONE)
     }
 
-    /// The block that holds `inst`.
+    /// The block that holds `inst`; [`Block::NONE`] if there is no such instruction.
     pub fn block_of(&self, inst: Inst) -> Block {
-        self.block_of[inst.index()]
+        let block = self.block_of.get(inst.index());
+        block.copied().unwrap_or(Block::NONE)
     }
 
-    /// The name of an opcode.
+    /// The name of an opcode; empty if there is no such opcode.
     pub fn opcode_name(&self, opcode: Opcode) -> &str {
-        &self.opcodes[opcode]
+        self.opcodes.get(opcode).map_or("", String::as_str)
     }
 
     /// The operands of `inst`, in the client's order.
@@ -267,7 +318,7 @@ impl Function {
 
     /// Where the operands of `inst` stand in the row of all operands.
     pub fn operand_range(&self, inst: Inst) -> Range<usize> {
-        let range = &self.insts[inst].operands;
+        let range = &self.inst(inst).operands;
         range.start as usize..range.end as usize
     }
 
@@ -278,14 +329,14 @@ impl Function {
 
     /// Runs of operands of `inst` that need consecutive registers.
     pub fn groups(&self, inst: Inst) -> &[OperandGroup] {
-        let range = &self.insts[inst].groups;
+        let range = &self.inst(inst).groups;
         &self.groups[range.start as usize..range.end as usize]
     }
 
     /// Whether each operand of `inst` may be anywhere: no constraint, no group, and no result
     /// that is written early.
     pub fn is_free(&self, inst: Inst) -> bool {
-        self.insts[inst].is_free
+        self.inst(inst).is_free
     }
 
     /// All virtual registers.
@@ -300,7 +351,8 @@ impl Function {
 
     /// The description of `vreg`.
     pub fn vreg(&self, vreg: VReg) -> &VRegInfo {
-        &self.vregs[vreg]
+        const NONE: &VRegInfo = &VRegInfo::NONE;
+        self.vregs.get(vreg).unwrap_or(NONE)
     }
 
     /// Virtual registers that hold a value when the function is entered, and where.
@@ -325,7 +377,7 @@ impl Function {
     /// a fixed operand or a clobber names, such as an argument that has just come in. An
     /// anchored instruction stays where it is.
     pub fn is_barrier(&self, inst: Inst) -> bool {
-        let info = &self.insts[inst];
+        let info = self.inst(inst);
         let is_fixed = |o: &Operand| matches!(o.constraint, Constraint::Fixed(_));
         info.anchored
             || info.clobbers != Clobbers::None
@@ -333,9 +385,9 @@ impl Function {
             || !info.is_free && self.operands(inst).iter().any(is_fixed)
     }
 
-    /// The registers of a list.
+    /// The registers of a list; none if there is no such list.
     pub fn reg_list(&self, list: RegList) -> &[PReg] {
-        &self.reg_lists[list]
+        self.known_reg_list(list).unwrap_or(&[])
     }
 
     /// The registers of a list, if there is such a list.
@@ -345,7 +397,7 @@ impl Function {
 
     /// The units of `target` that `inst` overwrites besides its results.
     pub fn clobbers(&self, target: &Target, inst: Inst) -> RegSet {
-        match self.insts[inst].clobbers {
+        match self.inst(inst).clobbers {
             Clobbers::None => RegSet::new(target),
             Clobbers::Abi => target.clobbered(),
             Clobbers::List(list) => {

@@ -21,7 +21,7 @@ impl Function {
         let mut function = self.clone();
         function.vregs = original
             .values()
-            .map(|&vreg| self.vregs[vreg].clone())
+            .map(|&vreg| self.vreg(vreg).clone())
             .collect();
         for (operand, &name) in function.operands.iter_mut().zip(&names.operands) {
             operand.vreg = name;

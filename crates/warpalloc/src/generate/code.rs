@@ -137,7 +137,7 @@ impl Generator<'_> {
         let vreg = self.builder.vreg(class);
         let in_general_file = self.target.class(class).file == File::MAIN;
         if self.shape.uniform && in_general_file && self.rng.one_in(2) {
-            self.builder.vreg_mut(vreg).uniform = true;
+            self.builder.uniform(vreg);
         }
         let mut draft = Draft::new("const").writes(vreg);
         draft.remat = self.shape.remat.then_some(1);
@@ -171,8 +171,8 @@ impl Generator<'_> {
             .all(|((_, info), taken)| taken <= info.capacity / info.units_per_reg)
     }
 
-    fn class_of(&self, vreg: VReg) -> Class {
-        self.builder.class_of(vreg)
+    pub(super) fn class_of(&self, vreg: VReg) -> Class {
+        self.builder.class_of(vreg).unwrap_or(self.classes.word)
     }
 
     /// A class to compute in: mostly 32 bits, at most half of the registers wide.

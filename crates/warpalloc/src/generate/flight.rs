@@ -32,7 +32,7 @@ impl Generator<'_> {
     fn start(&mut self) {
         self.pins_left -= 1;
         let vreg = self.builder.vreg(self.classes.word);
-        self.builder.vreg_mut(vreg).pinned = true;
+        self.builder.pin(vreg);
         let own = self.set_aside().nth(self.pins_left);
         let wish = match (self.rng.below(3), own) {
             (0, Some(own)) if self.shape.fixed => Constraint::Fixed(own),

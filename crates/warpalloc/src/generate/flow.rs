@@ -120,7 +120,7 @@ impl Generator<'_> {
     }
 
     fn args(&mut self, params: &[VReg]) -> Vec<VReg> {
-        let classes: Vec<Class> = params.iter().map(|&p| self.builder.class_of(p)).collect();
+        let classes: Vec<Class> = params.iter().map(|&p| self.class_of(p)).collect();
         classes.into_iter().map(|class| self.value(class)).collect()
     }
 

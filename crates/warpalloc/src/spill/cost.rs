@@ -144,7 +144,7 @@ mod tests {
         let mut b = Builder::new("f");
         let block = b.block();
         let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
-        b.vreg_mut(y).uniform = true;
+        b.uniform(y);
         b.inst(block, "a").def(x).def(y);
         b.inst(block, "b").use_(x).use_(y).effect(Effect::Write);
         b.inst(block, "b").use_(x).use_(y).effect(Effect::Write);

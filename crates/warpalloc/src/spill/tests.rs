@@ -276,39 +276,67 @@ fn a_reload_available_on_every_path_is_removed() {
     assert_eq!(spill_first(&f, SpillPolicy::default()).1, 2);
 }
 
+/// In which blocks the reloads of the first value are once it is spilled.
+fn blocks_of_reloads(text: &str) -> Vec<usize> {
+    let case = crate::text::parse(text).unwrap();
+    let mut program = Program::new(&case.function, &case.target, None).unwrap();
+    let facts = Facts::of(&program);
+    let mut spiller = Spiller::new(&case.target, SpillPolicy::default(), Space::Local);
+    let choice = SpillChoice::exactly(vec![Value::new(0)]);
+    spiller.spill(&mut program, &facts, &choice);
+    let reloads = program.blocks.iter().flat_map(|(block, info)| {
+        let reloads = info.ops.iter().filter(|op| matches!(op, Op::Reload { .. }));
+        reloads.map(move |_| block.index())
+    });
+    reloads.collect()
+}
+
+/// The call empties the registers, so that the value has to be fetched behind it.
 #[test]
 fn a_reload_leaves_a_loop_that_only_reads_its_value() {
-    let mut b = Builder::new("loop");
-    let [entry, body, end] = [b.block(), b.block(), b.block()];
-    let (x, p) = (b.vreg(Class::R32), b.vreg(Class::PRED));
-    b.inst(entry, "load").def(x).effect(Effect::Read);
-    b.inst(entry, "call")
-        .kind(Kind::Call)
-        .effect(Effect::Write)
-        .clobbers(crate::function::Clobbers::Abi);
-    b.jump(entry, body, &[]);
-    b.inst(body, "store").use_(x).effect(Effect::Write);
-    b.inst(body, "test").def(p).effect(Effect::Read);
-    b.edge(body, body, &[]);
-    b.edge(body, end, &[]);
-    b.branch(body, "bra").use_(p);
-    b.exit(end, "exit");
-    let f = b.finish();
-    let target = Target::hardware(90).unwrap();
-    let mut program = Program::new(&f, &target, None).unwrap();
-    let facts = Facts::of(&program);
-    let mut spiller = Spiller::new(&target, SpillPolicy::default(), Space::Local);
-    spiller.spill(
-        &mut program,
-        &facts,
-        &SpillChoice::exactly(vec![Value::new(0)]),
+    let blocks = blocks_of_reloads(
+        "target hardware sm_90
+         kernel f {
+         block0:
+             v0:r32 = load : read
+             call : call write clobbers abi
+             bra -> block1
+         block1:
+             store v0 : write
+             v1:pred = test : read
+             brp v1 -> block1, block2
+         block2:
+             exit : exit write
+         }",
     );
-    let reloads_in = |block: crate::function::Block| {
-        let ops = program.blocks[block].ops.iter();
-        ops.filter(|op| matches!(op, Op::Reload { .. })).count()
-    };
-    assert_eq!(reloads_in(body), 0);
-    assert_eq!(program.blocks.keys().map(reloads_in).sum::<usize>(), 1);
+    // Block 3 is made on the edge into the loop.
+    assert_eq!(blocks, [3]);
+}
+
+/// The loop is entered once and reads the value in one of its eight rounds at most.
+#[test]
+fn a_reload_stays_in_the_rare_block_of_a_loop() {
+    let blocks = blocks_of_reloads(
+        "target hardware sm_90
+         kernel f {
+         block0 freq 1:
+             v0:r32 = load : read
+             call : call write clobbers abi
+             bra -> block1
+         block1 freq 8:
+             v1:pred = test : read
+             brp v1 -> block2, block3
+         block2 freq 0.5:
+             store v0 : write
+             bra -> block3
+         block3 freq 8:
+             v2:pred = test : read
+             brp v2 -> block1, block4
+         block4 freq 1:
+             exit : exit write
+         }",
+    );
+    assert_eq!(blocks, [2]);
 }
 
 /// A constant is rematerialised, and its store is saved.

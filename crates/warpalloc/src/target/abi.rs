@@ -73,8 +73,10 @@ impl Target {
                 pairs.all(|pair| pair[0].offset(per_reg) == pair[1])
             };
             let fits = |run: &[PReg]| self.fits(class, run[0]) && follows(run);
-            let rest = &mut rests[info.file.index()];
-            let Some(start) = rest.windows(count).position(fits) else {
+            let rest = rests.get_mut(info.file.index());
+            let start = |rest: &Vec<PReg>| rest.windows(count.max(1)).position(fits);
+            let start = rest.as_deref().and_then(start);
+            let (Some(rest), Some(start)) = (rest, start) else {
                 let names = list.iter().map(|&reg| self.reg_name(reg).to_string());
                 return Err(ConventionError {
                     what,

@@ -99,7 +99,8 @@ impl TargetBuilder {
         align: usize,
     ) -> Class {
         let per_reg = self.files.get(file.index()).map_or(1, |f| f.units_per_reg);
-        self.class_of_units(name, file, registers * per_reg, align * per_reg)
+        let [width, align] = [registers, align].map(|count| count.saturating_mul(per_reg));
+        self.class_of_units(name, file, width, align)
     }
 
     /// Adds a class whose width and alignment are counted in units: parts of registers.
@@ -187,6 +188,9 @@ impl TargetBuilder {
         if let Some(clobbered) = self.clobbered.take() {
             self.abi.preserved = self.all_but(&clobbered);
         }
+        for file in &mut self.files {
+            file.units = file.registers * file.units_per_reg;
+        }
         let mut target = Target {
             name: self.name,
             sm: self.sm,
@@ -264,8 +268,8 @@ impl TargetBuilder {
                 "a register of {name} cannot have {parts} parts: 1 and 2 are possible"
             ));
         }
-        if info.registers == 0 || info.registers * parts > MAX_UNITS {
-            let units = info.registers * parts;
+        let units = info.registers.saturating_mul(parts);
+        if units == 0 || units > MAX_UNITS {
             return Err(format!(
                 "file {name} has {units} units, from 1 to {MAX_UNITS} are possible"
             ));

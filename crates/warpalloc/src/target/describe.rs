@@ -57,6 +57,22 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
+    /// Of a file that a target does not have.
+    pub(super) const NONE: FileInfo = FileInfo {
+        name: String::new(),
+        registers: 0,
+        units: 0,
+        capacity: 0,
+        units_per_reg: 1,
+        unit_bytes: 1,
+        spill: SpillPath::Memory,
+        moves: MovePath::Swap,
+        banks: 1,
+        granule: 0,
+        reserved: UnitSet::EMPTY,
+        order: Vec::new(),
+    };
+
     /// A file of registers of four bytes called `name0`, `name1` and so on, which are loaded,
     /// stored, copied and exchanged, all alike.
     pub fn new(name: impl Into<String>, registers: usize) -> FileInfo {
@@ -84,9 +100,10 @@ impl FileInfo {
 
     /// Splits each register into `parts` that are allocated on their own.
     pub fn packed(mut self, parts: usize) -> FileInfo {
-        self.unit_bytes = self.unit_bytes * self.units_per_reg / parts.max(1);
+        let bytes = self.unit_bytes.saturating_mul(self.units_per_reg);
+        self.unit_bytes = bytes / parts.max(1);
         self.units_per_reg = parts;
-        self.units = self.registers * parts;
+        self.units = self.registers.saturating_mul(parts);
         self
     }
 
@@ -118,8 +135,8 @@ impl FileInfo {
     /// No operand and no inserted code names them. Say it after [`FileInfo::packed`].
     pub fn reserved(mut self, registers: impl IntoIterator<Item = usize>) -> FileInfo {
         for register in registers {
-            let first = register * self.units_per_reg;
-            match first + self.units_per_reg <= self.registers * self.units_per_reg {
+            let first = register.saturating_mul(self.units_per_reg);
+            match register < self.registers {
                 true => self.reserved.insert_range(first, self.units_per_reg),
                 // The builder refuses it.
                 false => self.order.push(u16::MAX),
@@ -131,7 +148,7 @@ impl FileInfo {
     /// Prefers registers in this order, and those not named after them in ascending order.
     /// Say it after [`FileInfo::packed`].
     pub fn preferred(mut self, registers: impl IntoIterator<Item = usize>) -> FileInfo {
-        let first = |register: usize| u16::try_from(register * self.units_per_reg);
+        let first = |register: usize| u16::try_from(register.saturating_mul(self.units_per_reg));
         let named: Vec<u16> = registers
             .into_iter()
             .map(|register| first(register).unwrap_or(u16::MAX))
@@ -178,6 +195,16 @@ pub struct ClassInfo {
     pub width: usize,
     /// The first unit is a multiple of this.
     pub align: usize,
+}
+
+impl ClassInfo {
+    /// Of a class that a target does not have.
+    pub(super) const NONE: ClassInfo = ClassInfo {
+        name: String::new(),
+        file: File::new(u8::MAX as usize),
+        width: 0,
+        align: 1,
+    };
 }
 
 /// Memory that spilled values go to.
@@ -228,5 +255,5 @@ impl MemoryInfo {
 
 /// Whole registers of `file` by number.
 pub(super) fn register(info: &FileInfo, file: File, number: usize) -> PReg {
-    PReg::new(file, number * info.units_per_reg)
+    PReg::new(file, number.saturating_mul(info.units_per_reg))
 }

@@ -9,6 +9,9 @@
 //! - every class fits its file: `width <= units`, `align` is a power of two;
 //! - the units of all files are numbered in one row ([`Target::unit`]), file after file;
 //! - a file that cannot reach memory itself names the file it spills through.
+//!
+//! Nothing here panics on what a client passes: a file, class or register that a target does
+//! not have is described as an empty one, without units and without a name.
 
 mod abi;
 mod builder;
@@ -47,7 +50,7 @@ impl File {
 
     /// The file with this index.
     pub const fn new(index: usize) -> File {
-        File(index as u8)
+        File(if index < 255 { index as u8 } else { 255 })
     }
 
     /// Position of the file in its target.
@@ -89,7 +92,7 @@ impl Class {
 
     /// The class with this index.
     pub const fn new(index: usize) -> Class {
-        Class(index as u8)
+        Class(if index < 255 { index as u8 } else { 255 })
     }
 
     /// Position of the class in its target.
@@ -110,16 +113,16 @@ pub struct PReg {
 
 impl PReg {
     /// The register that starts at `unit` of `file`.
+    #[inline]
     pub fn new(file: File, unit: usize) -> PReg {
-        PReg {
-            file,
-            unit: unit as u16,
-        }
+        // No file has as many units, so that what is cut off exists neither way.
+        let unit = unit.min(u16::MAX.into()) as u16;
+        PReg { file, unit }
     }
 
     /// The register that starts `units` further along the same file.
     pub fn offset(self, units: usize) -> PReg {
-        PReg::new(self.file, self.unit as usize + units)
+        PReg::new(self.file, usize::from(self.unit).saturating_add(units))
     }
 }
 
@@ -177,12 +180,14 @@ impl Target {
 
     /// The description of `file`.
     pub fn file(&self, file: File) -> &FileInfo {
-        &self.files[file.index()]
+        const NONE: &FileInfo = &FileInfo::NONE;
+        self.files.get(file.index()).unwrap_or(NONE)
     }
 
     /// The description of `class`.
     pub fn class(&self, class: Class) -> &ClassInfo {
-        &self.classes[class.index()]
+        const NONE: &ClassInfo = &ClassInfo::NONE;
+        self.classes.get(class.index()).unwrap_or(NONE)
     }
 
     /// Width in units of a value of `class`.
@@ -241,19 +246,23 @@ impl Target {
 
     /// Number of units over all files.
     pub fn unit_count(&self) -> usize {
-        let last = self.files.len() - 1;
-        self.unit_base[last] + self.files[last].units
+        match (self.unit_base.last(), self.files.last()) {
+            (Some(base), Some(file)) => base + file.units,
+            _ => 0,
+        }
     }
 
     /// The target-wide number of the first unit of `reg`.
     pub fn unit(&self, reg: PReg) -> Unit {
-        Unit((self.unit_base[reg.file.index()] + reg.unit as usize) as u16)
+        let base = self.unit_base.get(reg.file.index());
+        let base = base.copied().unwrap_or_else(|| self.unit_count());
+        Unit((base + reg.unit as usize) as u16)
     }
 
     /// The target-wide numbers of the `width` units from `reg` on.
     pub fn units(&self, reg: PReg, width: usize) -> impl ExactSizeIterator<Item = Unit> + use<> {
         let first = self.unit(reg).0;
-        (first..first + width as u16).map(Unit)
+        (first..first.saturating_add(width as u16)).map(Unit)
     }
 
     /// The register that starts at a target-wide unit.
@@ -307,11 +316,14 @@ impl Target {
 
     /// The same target with only the first `registers` registers of `file`.
     ///
-    /// Asking for more than the file has leaves it as it is.
+    /// Asking for more than the file has leaves it as it is, and so does a file that the target
+    /// does not have.
     pub fn with_budget(mut self, file: File, registers: usize) -> Target {
-        let info = &mut self.files[file.index()];
-        info.units = info.units.min(registers * info.units_per_reg);
-        self.renumber();
+        if let Some(info) = self.files.get_mut(file.index()) {
+            let wanted = registers.saturating_mul(info.units_per_reg);
+            info.units = info.units.min(wanted);
+            self.renumber();
+        }
         self
     }
 

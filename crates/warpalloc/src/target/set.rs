@@ -45,7 +45,9 @@ impl RegSet {
 
     /// Removes `unit`.
     pub fn remove(&mut self, unit: Unit) {
-        self.units.set(unit.index(), false);
+        if self.contains(unit) {
+            self.units.remove(unit.index());
+        }
     }
 
     /// Whether `unit` is in the set.

@@ -73,7 +73,7 @@ impl<const W: usize> UnitSet<W> {
 
     /// Adds the `count` units from `low` on, less those beyond the set's reach.
     pub fn insert_range(&mut self, low: usize, count: usize) {
-        for_words(low, (low + count).min(64 * W), |word, mask| {
+        for_words(low, low.saturating_add(count).min(64 * W), |word, mask| {
             self.0[word] |= mask;
         });
     }
@@ -101,8 +101,11 @@ impl<const W: usize> UnitSet<W> {
     }
 
     /// Removes one unit.
+    #[inline]
     pub fn remove(&mut self, unit: usize) {
-        self.0[unit / 64] &= !(1 << (unit % 64));
+        if let Some(word) = self.0.get_mut(unit / 64) {
+            *word &= !(1 << (unit % 64));
+        }
     }
 
     /// Whether `unit` is in the set.

@@ -595,7 +595,7 @@ fn nothing_is_tied_to_a_pinned_value_that_is_read_afterwards() {
     let tied = |is_read_afterwards: bool| {
         let (mut b, entry, values) = start(1);
         let result = b.vreg(Class::R32);
-        b.vreg_mut(values[0]).pinned = true;
+        b.pin(values[0]);
         b.inst(entry, "wait").use_(values[0]).operand(Operand {
             vreg: result,
             role: Role::Def,

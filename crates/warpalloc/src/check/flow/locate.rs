@@ -1,8 +1,8 @@
 //! Where labelled values are, told by the states that the proof ends with.
 
-use super::super::locate::{DebugLocation, ValueLabel, ValuePlace};
+use super::super::locate::{DebugLocation, ValueLabel};
 use super::*;
-use crate::allocation::SlotAddr;
+use crate::allocation::{SlotAddr, ValuePlace};
 use crate::target::{File, SpillPath};
 
 /// A label whose value is followed through a block.

@@ -237,7 +237,7 @@ fn pinned_results_are_computed_where_they_stand() {
     let mut b = invariant();
     let c = b.finish().vregs().nth(1).unwrap();
     b = invariant();
-    b.vreg_mut(c).pinned = true;
+    b.pin(c);
     Case::new(b, PLACES)
         .delete(2)
         .edit(edge(0, 0), again(2, &["R1", "R0"]))
@@ -252,7 +252,7 @@ fn pinned_inputs_are_not_read_early_under_another_name() {
         let mut b = Builder::new("wait");
         let entry = b.block();
         let (p, x, c) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R32));
-        b.vreg_mut(p).pinned = true;
+        b.pin(p);
         b.inst(entry, "async").def(p).effect(Effect::Write);
         b.inst(entry, "wait").effect(Effect::Write);
         b.copy(entry, x, p);

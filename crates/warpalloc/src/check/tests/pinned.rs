@@ -8,7 +8,7 @@ fn pinned_values_stay_put_while_they_live() {
         let mut b = Builder::new("pinned");
         let entry = b.block();
         let x = b.vreg(Class::R32);
-        b.vreg_mut(x).pinned = true;
+        b.pin(x);
         b.inst(entry, "async").def(x).effect(Effect::Write);
         b.inst(entry, "wait").use_(x).effect(Effect::Write);
         b.exit(entry, "exit");
@@ -29,7 +29,7 @@ fn nothing_is_computed_again_from_a_pinned_value_while_it_lives() {
     let mut b = Builder::new("pinned");
     let entry = b.block();
     let (x, y) = (b.vreg(Class::R32), b.vreg(Class::R32));
-    b.vreg_mut(x).pinned = true;
+    b.pin(x);
     b.inst(entry, "load").def(x).effect(Effect::Read);
     b.inst(entry, "scale").def(y).use_(x).remat(1);
     b.inst(entry, "async").use_(x).effect(Effect::Write);
@@ -49,7 +49,7 @@ fn what_a_pinned_value_was_copied_from_is_not_read_in_its_register() {
     let mut b = Builder::new("pinned");
     let entry = b.block();
     let (x, p) = (b.vreg(Class::R32), b.vreg(Class::R32));
-    b.vreg_mut(p).pinned = true;
+    b.pin(p);
     b.inst(entry, "load").def(x).effect(Effect::Read);
     b.copy(entry, p, x);
     b.inst(entry, "async").use_(p).effect(Effect::Write);
@@ -71,7 +71,7 @@ fn a_new_order_reads_pinned_values_no_earlier() {
     let mut b = Builder::new("wait");
     let entry = b.block();
     let (x, y, z) = (b.vreg(Class::R32), b.vreg(Class::R32), b.vreg(Class::R32));
-    b.vreg_mut(x).pinned = true;
+    b.pin(x);
     b.inst(entry, "async").def(x).effect(Effect::Write);
     b.inst(entry, "wait").effect(Effect::Write);
     b.inst(entry, "a").def(y).use_(x);

@@ -122,7 +122,7 @@ fn only_what_yields_the_same_in_every_turn_moves() {
     });
     assert_eq!(not_again, []);
     let pinned = one_loop(|b, head, x, c| {
-        b.vreg_mut(c).pinned = true;
+        b.pin(c);
         scale(b, head, x, c);
     });
     assert_eq!(pinned, []);

@@ -311,7 +311,7 @@ fn users_of_pinned_values_stay_behind_the_wait() {
     let block = b.block();
     let values: Vec<VReg> = (0..4).map(|_| b.vreg(Class::R32)).collect();
     for &v in &values {
-        b.vreg_mut(v).pinned = true;
+        b.pin(v);
         b.inst(block, "start").def(v).effect(Effect::Write);
     }
     b.inst(block, "wait").effect(Effect::Write);

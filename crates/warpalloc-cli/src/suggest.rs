@@ -1,14 +1,15 @@
-//! Suggestions of `warpalloc explain`: each is tried on the kernel and told where it helped.
+//! Suggestions of `warpalloc explain` and `report`: each is tried on the kernel and told where it helped.
 
 use anyhow::Context;
+use serde_json::{Value, json};
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_choose::{Assembly, Ptxas};
 use warpalloc_ptx::module::{Allocated, ModuleOptions, Outcome, allocate_module};
-use warpalloc_ptx::{Decision, EntryFacts, LEAST_CAP, function_values};
+use warpalloc_ptx::{Decision, EntryFacts, LEAST_CAP, ModuleFacts, function_values};
 
 use crate::files::Input;
-use crate::kernels::for_figures;
+use crate::kernels::{MOST_REGISTERS, alone, for_figures};
 use crate::output::counted;
 
 /// Registers are given to warps in groups of so many per thread.
@@ -28,6 +29,15 @@ pub struct Suggestion {
     pub flags: Vec<String>,
 }
 
+fn spills(allocated: &Allocated) -> bool {
+    allocated.frame.local + allocated.frame.shared > 0
+}
+
+/// The command that allocates so.
+fn command(options: &ModuleOptions) -> String {
+    format!("`warpalloc alloc {}`", flags(options).join(" "))
+}
+
 /// The flags of `warpalloc alloc` that allocate so.
 fn flags(options: &ModuleOptions) -> Vec<String> {
     let own = for_figures(options);
@@ -37,9 +47,36 @@ fn flags(options: &ModuleOptions) -> Vec<String> {
     flags
 }
 
+impl Suggestion {
+    pub fn as_json(&self) -> Value {
+        json!({
+            "what": self.what,
+            "registers": [self.registers.0, self.registers.1],
+            "effect": self.effect,
+            "flags": self.flags,
+        })
+    }
+}
+
+/// Suggestions for a terminal; nothing where there are none.
+pub fn told(suggestions: &[Suggestion]) -> String {
+    let lines = suggestions.iter().map(|suggestion| {
+        let (was, is) = suggestion.registers;
+        let Suggestion { what, effect, .. } = suggestion;
+        format!("  {what}\n    registers {was} -> {is}, {effect}\n")
+    });
+    match suggestions.is_empty() {
+        true => String::new(),
+        false => {
+            "what would help, each tried on this kernel:\n".to_owned() + &lines.collect::<String>()
+        }
+    }
+}
+
 /// A kernel and who is asked what it takes.
 pub struct Trial<'t> {
     pub input: &'t Input,
+    pub facts: &'t ModuleFacts,
     pub entry: &'t EntryFacts,
     pub ptxas: Option<&'t Ptxas>,
     pub ptxas_options: &'t [String],
@@ -47,6 +84,22 @@ pub struct Trial<'t> {
     pub block: Option<u32>,
     /// Without a cap.
     pub options: ModuleOptions,
+}
+
+impl Trial<'_> {
+    /// What helped.
+    pub fn suggestions(self) -> anyhow::Result<Vec<Suggestion>> {
+        let input = &alone(self.input, self.facts, self.entry);
+        let text = &input.text;
+        // Blank kernels move the text.
+        let from = text.find(self.entry.span.text(&self.input.text));
+        let tried = Tried {
+            head: from.and_then(|from| Some((from, from + text[from..].find('{')?))),
+            trial: Trial { input, ..self },
+            spills_at: 0,
+        };
+        tried.suggestions()
+    }
 }
 
 /// What a text takes.
@@ -57,12 +110,36 @@ struct Taken {
     frame: u32,
 }
 
-impl Trial<'_> {
-    /// What helped.
-    pub fn suggestions(&self) -> anyhow::Result<Vec<Suggestion>> {
+/// A kernel without the others of its module.
+struct Tried<'t> {
+    trial: Trial<'t>,
+    /// Where its text begins, and its body.
+    head: Option<(usize, usize)>,
+    /// The highest cap that was seen to take spill code: those below do too.
+    spills_at: u32,
+}
+
+impl<'t> std::ops::Deref for Tried<'t> {
+    type Target = Trial<'t>;
+
+    fn deref(&self) -> &Trial<'t> {
+        &self.trial
+    }
+}
+
+impl Tried<'_> {
+    fn suggestions(mut self) -> anyhow::Result<Vec<Suggestion>> {
         let before = match self.ptxas {
             Some(_) => self.assembled(&self.input.text)?,
-            None => self.allocated(&self.options)?.map(|(a, _)| self.taken(&a)),
+            None => match self.allocated(&self.options)? {
+                Some((allocated, _)) => {
+                    if spills(&allocated) {
+                        self.spills_at = MOST_REGISTERS;
+                    }
+                    Some(self.taken(&allocated))
+                }
+                None => None,
+            },
         };
         let Some(before) = before else {
             return Ok(Vec::new());
@@ -120,6 +197,33 @@ impl Trial<'_> {
         })
     }
 
+    /// The kernel within a cap, and the text, where that takes no spill code.
+    fn without_spills(&mut self, cap: u32) -> anyhow::Result<Option<(Allocated, String)>> {
+        if cap <= self.spills_at {
+            return Ok(None);
+        }
+        let found = self.allocated(&self.within(cap))?;
+        let found = found.filter(|(allocated, _)| !spills(allocated));
+        if found.is_none() {
+            self.spills_at = cap;
+        }
+        Ok(found)
+    }
+
+    fn within(&self, cap: u32) -> ModuleOptions {
+        ModuleOptions {
+            maxnreg: Some(cap),
+            ..self.options.clone()
+        }
+    }
+
+    /// The text with something before the body of the kernel.
+    fn with_directives(&self, directives: &str) -> Option<String> {
+        let (_, body) = self.head?;
+        let text = &self.input.text;
+        Some(format!("{}{directives}{}", &text[..body], &text[body..]))
+    }
+
     /// Local variables in registers.
     fn promotion(&self, before: Taken) -> anyhow::Result<Option<Suggestion>> {
         if self.entry.local_bytes == 0 {
@@ -146,8 +250,7 @@ impl Trial<'_> {
         };
         let after = after.filter(|after| after.frame < before.frame);
         Ok(after.map(|after| Suggestion {
-            what: "keep its local arrays in registers: `warpalloc alloc --promote-local`"
-                .to_owned(),
+            what: format!("keep its local arrays in registers: {}", command(&options)),
             registers: (before.registers, after.registers),
             effect: format!("local memory {} -> {} bytes", before.frame, after.frame),
             flags: flags(&options),
@@ -157,13 +260,10 @@ impl Trial<'_> {
     /// Loops that ptxas does not unroll. What the compiler before it unrolled stays unrolled, and
     /// without a ptxas there is nobody who would.
     fn unrolling(&self, before: Taken) -> anyhow::Result<Option<Suggestion>> {
-        let text = &self.input.text;
-        let own = self.entry.span.text(text);
-        let Some(open) = own.find('{').filter(|_| self.ptxas.is_some()) else {
+        let rolled = self.with_directives(".pragma \"nounroll\";\n");
+        let Some(rolled) = rolled.filter(|_| self.ptxas.is_some()) else {
             return Ok(None);
         };
-        let at = self.entry.span.start as usize + open;
-        let rolled = format!("{}.pragma \"nounroll\";\n{}", &text[..at], &text[at..]);
         let after = self.assembled(&rolled)?;
         let after = after.filter(|a| a.registers < before.registers && a.frame <= before.frame);
         Ok(after.map(|after| Suggestion {
@@ -176,22 +276,16 @@ impl Trial<'_> {
 
     /// Values that are computed again where they are read, so that a group of registers less does
     /// without spill code. The cap is not part of what ptxas is given: it may not lean on it.
-    fn recomputation(&self, before: Taken) -> anyhow::Result<Option<Suggestion>> {
+    fn recomputation(&mut self, before: Taken) -> anyhow::Result<Option<Suggestion>> {
         let cap = before.registers.saturating_sub(GRANULE);
         if cap < LEAST_CAP || self.entry.is_capped {
             return Ok(None);
         }
-        let options = ModuleOptions {
-            maxnreg: Some(cap),
-            ..self.options.clone()
-        };
-        let Some((allocated, text)) = self.allocated(&options)? else {
+        let found = self.without_spills(cap)?;
+        let Some((allocated, text)) = found.filter(|(a, _)| a.stats.rematerialised > 0) else {
             return Ok(None);
         };
-        if allocated.frame.local + allocated.frame.shared > 0 || allocated.stats.rematerialised == 0
-        {
-            return Ok(None);
-        }
+        let options = self.within(cap);
         let text = text.replacen(&format!(".maxnreg {cap}\n"), "", 1);
         let after = match self.ptxas {
             Some(_) => self.assembled(&text)?,
@@ -234,7 +328,7 @@ impl Trial<'_> {
     }
 
     /// The next steps of occupancy that are reached without spill code.
-    fn caps(&self, before: Taken) -> anyhow::Result<Vec<Suggestion>> {
+    fn caps(&mut self, before: Taken) -> anyhow::Result<Vec<Suggestion>> {
         let (Some(block), Ok(sm)) = (self.block, self.arch.parse::<Sm>()) else {
             return Ok(Vec::new());
         };
@@ -255,39 +349,82 @@ impl Trial<'_> {
             if cap < LEAST_CAP {
                 break;
             }
-            let options = ModuleOptions {
-                maxnreg: Some(cap),
-                ..self.options.clone()
-            };
-            let Some((allocated, text)) = self.allocated(&options)? else {
+            let bound = self.launch_bound(block, step.blocks, cap, before)?;
+            let Some(capped) = (match bound {
+                Some(bound) => Some(bound),
+                None => self.cap(cap, before)?,
+            }) else {
                 break;
-            };
-            if allocated.frame.local + allocated.frame.shared > 0 {
-                break;
-            }
-            let after = match self.ptxas {
-                Some(_) => self.assembled(&text)?,
-                None => Some(self.taken(&allocated)),
-            };
-            let Some(after) = after.filter(|a| a.frame <= before.frame && a.registers <= cap)
-            else {
-                break;
-            };
-            let again = match allocated.stats.rematerialised {
-                0 => String::new(),
-                count => format!(", {} computed again", counted(count as usize, "value")),
             };
             found.push(Suggestion {
-                what: format!(
-                    "cap it at {cap}: `__launch_bounds__({block}, {})`, or `warpalloc alloc --maxnreg {cap}`",
-                    step.blocks
+                effect: format!(
+                    "warps {most} -> {}, no spill code{}",
+                    step.warps, capped.effect
                 ),
-                registers: (before.registers, after.registers),
-                effect: format!("warps {most} -> {}, no spill code{again}", step.warps),
-                flags: flags(&options),
+                ..capped
             });
             at = cap;
         }
         Ok(found)
+    }
+
+    /// What ptxas does with launch bounds that are met within a cap, where the kernel has none yet.
+    fn launch_bound(
+        &self,
+        block: u32,
+        blocks: u32,
+        cap: u32,
+        before: Taken,
+    ) -> anyhow::Result<Option<Suggestion>> {
+        let Some((from, body)) = self.head.filter(|_| self.ptxas.is_some()) else {
+            return Ok(None);
+        };
+        let declared = &self.input.text[from..body];
+        let is_declared = |directive: &str| declared.contains(directive);
+        let own = self.entry.block_threads;
+        if is_declared(".minnctapersm")
+            || is_declared(".maxnreg")
+            || own.is_some_and(|t| t != block)
+        {
+            return Ok(None);
+        }
+        let most = match own {
+            Some(_) => String::new(),
+            None => format!(".maxntid {block}\n"),
+        };
+        let text = self.with_directives(&format!("{most}.minnctapersm {blocks}\n"));
+        let after = match text {
+            Some(text) => self.assembled(&text)?,
+            None => None,
+        };
+        let after = after.filter(|a| a.frame <= before.frame && a.registers <= cap);
+        Ok(after.map(|after| Suggestion {
+            what: format!("cap it at {cap}: `__launch_bounds__({block}, {blocks})`"),
+            registers: (before.registers, after.registers),
+            effect: String::new(),
+            flags: Vec::new(),
+        }))
+    }
+
+    /// What the allocator does within a cap, and ptxas with that.
+    fn cap(&mut self, cap: u32, before: Taken) -> anyhow::Result<Option<Suggestion>> {
+        let Some((allocated, text)) = self.without_spills(cap)? else {
+            return Ok(None);
+        };
+        let after = match self.ptxas {
+            Some(_) => self.assembled(&text)?,
+            None => Some(self.taken(&allocated)),
+        };
+        let after = after.filter(|a| a.frame <= before.frame && a.registers <= cap);
+        let options = self.within(cap);
+        Ok(after.map(|after| Suggestion {
+            what: format!("cap it at {cap}: {}", command(&options)),
+            registers: (before.registers, after.registers),
+            effect: match allocated.stats.rematerialised {
+                0 => String::new(),
+                count => format!(", {} computed again", counted(count as usize, "value")),
+            },
+            flags: flags(&options),
+        }))
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a choice takes: time of `warpalloc alloc` on one core over that of one ptxas run, and of the same call again.
+"""What a choice takes: processor time of `warpalloc alloc` on one core over that of one ptxas run, and of the same call again.
 
     bench/choose_time.py --warpalloc target/release/warpalloc --ptxas PTXAS > bench/results/choose-time.md
 
@@ -12,18 +12,24 @@ import json
 import math
 import os
 import re
+import resource
 import statistics
 import subprocess
 import tempfile
-import time
 
 CAPS = [32, 64]
 
 
+def used():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def seconds(command, environment):
-    begin = time.perf_counter()
+    """Processor time of a command and of what it starts: on one core that is how long it takes on an idle machine."""
+    begin = used()
     done = subprocess.run(["taskset", "-c", "0", *command], env=environment, capture_output=True)
-    return time.perf_counter() - begin if done.returncode == 0 else None
+    return used() - begin if done.returncode == 0 else None
 
 
 def median(command, environment, before=lambda: None, calls=3):
@@ -71,7 +77,7 @@ def main():
                     rows.append((os.path.basename(path), kernel, cap, once, first, again))
     print("# What a choice takes\n")
     print("```sh\nbench/choose_time.py --warpalloc target/release/warpalloc --ptxas PTXAS > bench/results/choose-time.md\n```\n")
-    print("One core, the launch known; medians of three calls. The second call finds the choice in the cache.\n")
+    print("Processor time on one core, the launch known; medians of three calls. The second call finds the choice in the cache.\n")
     ratios = [first / once for *_, once, first, _ in rows]
     seconds_again = [again for *_, again in rows]
     print("| | mean | worst |\n|---|---|---|")

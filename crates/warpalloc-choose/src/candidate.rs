@@ -60,7 +60,7 @@ impl Candidate {
             Candidate::Allocated { strategy, margin } if (MOST_ROOM + 1..0).contains(&margin) => {
                 Some(Candidate::Allocated {
                     strategy,
-                    margin: (margin * 2).max(MOST_ROOM),
+                    margin: (margin * 3).max(MOST_ROOM),
                 })
             }
             _ => None,

@@ -29,6 +29,10 @@ const LEAST_WARPS: u32 = 6;
 /// Registers above the cap with which ptxas is no better than an allocation of ours.
 const PTXAS_SAVES: i32 = 8;
 
+/// Bytes of a frame, twice of what ptxas spills to shared memory by itself: the rest of a larger one
+/// stays in local memory, and has less of the cache.
+const PRAGMA_HOLDS: u32 = 128;
+
 /// An allocation and its estimate.
 struct Text {
     allocated: Box<Allocated>,
@@ -111,7 +115,8 @@ impl Contest<'_> {
             return Ok(chosen(best.candidate, reason, candidates));
         }
         // What ptxas spills to shared memory may cost a kernel with some of its own a block.
-        if entry.shared_bytes == 0 && !self.facts.sized_at_launch {
+        let is_small = stand_in.allocated.frame.local <= PRAGMA_HOLDS;
+        if is_small && entry.shared_bytes == 0 && !self.facts.sized_at_launch {
             let reason = "expected to spill; there is no ptxas to compare with".to_owned();
             return Ok(chosen(Candidate::SharedPragma, reason, candidates));
         }

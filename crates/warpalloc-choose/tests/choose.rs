@@ -112,6 +112,10 @@ fn without_ptxas_texts_decide() {
     let few = chosen(&wide, &options("limbs", 24), None);
     assert_eq!(few.kernels[0].chosen, Candidate::SharedPragma);
     assert!(few.result.text.contains("enable_smem_spilling"));
+    // ptxas would leave most of such a frame in local memory.
+    let large = chosen(&corpus("sha256.sm_90.ptx"), &options("sha256_x3", 40), None);
+    assert_eq!(large.kernels[0].chosen, Candidate::Original);
+    assert!(large.kernels[0].candidates[1].score().unwrap() > 0.75);
     let mut options = options("mma_bf16", 48);
     options.block = Some(32);
     let many = chosen(&corpus("mma.sm_90.ptx"), &options, None);
@@ -122,6 +126,20 @@ fn without_ptxas_texts_decide() {
         kernel.reason
     );
     assert!(many.result.text.contains("__warpalloc_slots"));
+}
+
+/// Each of its threads would take so much shared memory that five warps fill a multiprocessor.
+#[test]
+fn without_ptxas_frames_leave_room_for_warps() {
+    let mut options = options("fft64", 48);
+    options.block = Some(32);
+    let choice = chosen(&corpus("fft16.sm_90.ptx"), &options, None);
+    let briggs = &choice.kernels[0].candidates[1];
+    let reason = briggs.ratios.as_ref().unwrap_err();
+    assert!(
+        reason.ends_with("leave a multiprocessor 5 warps"),
+        "{reason}"
+    );
 }
 
 #[test]

@@ -49,8 +49,12 @@ fn control(
 }
 
 fn hazards(words: &[u128]) -> Vec<Hazard> {
+    hazards_on(90, words)
+}
+
+fn hazards_on(sm: u32, words: &[u128]) -> Vec<Hazard> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let code = Code::decode(&bytes, 90).unwrap();
+    let code = Code::decode(&bytes, sm).unwrap();
     let cfg = Cfg::build(&code, &Links::default()).unwrap();
     check(&code, &cfg)
 }
@@ -132,9 +136,26 @@ fn a_store_has_read_its_data_before_they_are_overwritten() {
     let silent = control(STORE, 2, None, None, 0);
     let later = control(SHARED, 2, Some(0), None, 0);
     assert_eq!(found(&[silent, later, sum(1), EXIT]), []);
-    // A barrier does not wait for what the queue has to read.
-    assert_eq!(found(&[silent, BARRIER, sum(0), EXIT]), [war("R4", 0, 2)]);
-    assert_eq!(found(&[store, BARRIER, sum(2), EXIT]), []);
+}
+
+#[test]
+fn a_barrier_waits_for_reads_on_sm_75_alone() {
+    let code = |wait| {
+        [
+            control(SHARED, 2, None, Some(1), 0),
+            BARRIER,
+            sum_into(8) | u128::from(wait) << 117,
+            EXIT,
+        ]
+    };
+    assert_eq!(hazards_on(75, &code(false)), []);
+    for sm in [80, 86, 87, 89, 90] {
+        let list = hazards_on(sm, &code(false));
+        assert_eq!(list.len(), 1, "{sm} {list:?}");
+        let told = "0x0020 writes R8 that 0x0000 reads, and waits for no scoreboard of it";
+        assert_eq!(list[0].to_string(), told);
+        assert_eq!(hazards_on(sm, &code(true)), [], "{sm}");
+    }
 }
 
 /// S2R R6, SR_TID.X

@@ -2,6 +2,7 @@
 
 use super::class::{Class, Order, cycles_before_any_reader};
 use super::latency::{Latencies, Slot};
+use super::later::Later;
 use super::state::{Pending, Recent, State};
 use crate::cfg::Cfg;
 use crate::code::Code;
@@ -183,6 +184,7 @@ pub fn distances(code: &Code, cfg: &Cfg, latencies: &mut Latencies) {
 /// before it, waits included.
 fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
     let blocks = cfg.blocks();
+    let later = Later::of(code, cfg);
     let mut before: Vec<Option<State>> = vec![None; blocks.len()];
     let mut work: Vec<usize> = cfg.entries().to_vec();
     for &entry in cfg.entries() {
@@ -193,7 +195,8 @@ fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
             continue;
         };
         for at in blocks[number].insts.clone() {
-            issue(&mut state, at, &code.insts()[at]);
+            let is_written = |reg| later.writes(number, at, reg);
+            issue(&mut state, at, &code.insts()[at], is_written);
         }
         for &succ in &blocks[number].succs {
             let changed = match &mut before[succ] {
@@ -208,13 +211,13 @@ fn walk(code: &Code, cfg: &Cfg, mut visit: impl FnMut(usize, &State, &Inst)) {
             }
         }
     }
-    for (block, state) in blocks.iter().zip(before) {
+    for (number, (block, state)) in blocks.iter().zip(before).enumerate() {
         let Some(mut state) = state else { continue };
         for at in block.insts.clone() {
             let inst = &code.insts()[at];
             wait(&mut state, at, inst);
             visit(at, &state, inst);
-            issue(&mut state, at, inst);
+            issue(&mut state, at, inst, |reg| later.writes(number, at, reg));
         }
     }
 }
@@ -245,16 +248,24 @@ fn wait(state: &mut State, at: usize, inst: &Inst) {
         .retain(|pending| pending.scoreboards & mask == 0 || !signalled.contains(&pending.inst));
 }
 
-/// The effect of one instruction on what is in flight.
-fn issue(state: &mut State, at: usize, inst: &Inst) {
+/// The effect of one instruction on what is in flight. A read matters only where `is_written` says
+/// that its register is written later.
+fn issue(state: &mut State, at: usize, inst: &Inst, is_written: impl Fn(Reg) -> bool) {
     let control = inst.control();
     wait(state, at, inst);
+    if inst.mnemonic() == "BAR" && inst.sm().number() < 80 {
+        state
+            .pending
+            .retain(|pending| pending.writes || !pending.order.is_queued());
+    }
     for pending in &mut state.pending {
         pending.fresh = 0;
     }
     let defs = inst.defs();
     if inst.guard().is_none() {
         state.recent.retain(|recent| !defs.contains(recent.reg));
+        // Whatever comes later has to come behind this write, which comes behind them.
+        state.pending.retain(|pending| !defs.contains(pending.reg));
     }
     match inst.latency() {
         Latency::Fixed => {
@@ -294,7 +305,7 @@ fn issue(state: &mut State, at: usize, inst: &Inst) {
                 earlier.scoreboards |= more;
             }
             for (registers, writes) in [(sources(inst), false), (defs, true)] {
-                for reg in registers.iter() {
+                for reg in registers.iter().filter(|&reg| writes || is_written(reg)) {
                     let predicate = matches!(reg.file, File::P | File::UP);
                     let scoreboards = match writes && !predicate {
                         true => written,

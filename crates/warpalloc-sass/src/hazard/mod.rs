@@ -23,7 +23,7 @@
 //!    queue has been read once a later store has read. Loads from shared memory and shuffles
 //!    stand for those and for stores before them, other loads for other loads, atomics for
 //!    atomics. Loads may overwrite what such earlier ones read; atomics may not.
-//!    `BAR` waits for none of these reads.
+//!    `BAR` waits for these reads on sm_75, and on no later SM.
 //! 6. `DEPBAR.LE SBn, k` waits for all but the last `k` instructions that signal a scoreboard,
 //!    which signal it in order of issue.
 //! 7. Convergence barriers are set and read in order.
@@ -32,6 +32,7 @@
 mod check;
 mod class;
 mod latency;
+mod later;
 mod state;
 
 pub(crate) use check::{Busy, busy, check_new};

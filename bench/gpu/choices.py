@@ -5,7 +5,9 @@
         --ptxas-flags level10=-regUsageLevel=10 --ptxas-flags level0=-regUsageLevel=0 \\
         --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,best-no-ptxas,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
-    bench/gpu/choices.py COMMIT RESULTS.json... > bench/results/choices-h200.md
+    bench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md
+
+`best-no-ptxas` is also run without --spilling, for what it does to kernels that fit.
 """
 import json
 import math
@@ -87,14 +89,17 @@ def report(data):
 
 
 def main():
-    commit, files = sys.argv[1], sys.argv[2:]
     print("# What `--regalloc=best` chooses\n")
-    print("```sh\nbench/gpu/choices.py COMMIT RESULTS.json... > bench/results/choices-h200.md\n```\n")
-    print(f"RESULTS.json is what `warpalloc-gpu` wrote at {commit}; its arguments stand in the script. Times are over that")
+    print("```sh\nbench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md\n```\n")
+    print("RESULTS.json is what `warpalloc-gpu` wrote at COMMIT; its arguments stand in the script. Times are over that")
     print("of ptxas at the same cap: below 1 is faster. Every row had every output bit equal to the uncapped original's.\n")
-    for file in files:
-        print(f"## {file.rsplit('/', 1)[-1].removesuffix('.json')}\n")
-        report(json.load(open(file)))
+    commit = None
+    for argument in sys.argv[1:]:
+        if not argument.endswith(".json"):
+            commit = argument
+            continue
+        print(f"## {argument.rsplit('/', 1)[-1].removesuffix('.json')}, at {commit}\n")
+        report(json.load(open(argument)))
 
 
 main()

@@ -66,21 +66,39 @@ def measure(warpalloc, target, calls, environment):
             yield name, min(wall for wall, *_ in times), min(cpu for _, cpu, _ in times), failed
 
 
+def libraries(warpalloc, paths, calls, environment):
+    if paths:
+        print("\nMachine code, with `--library FILE`; `check` reads a baseline of all its kernels:\n")
+        print("| file | MB | kernels | command | wall | cpu |\n|---|---|---|---|---|---|")
+    for path in paths:
+        with tempfile.TemporaryDirectory() as folder:
+            baseline = f"{folder}/baseline.toml"
+            for name, more in [("check --update", ["--update"]), ("check", [])]:
+                command = [warpalloc, "check", path, "--baseline", baseline, *more]
+                times = [timed(command, environment) for _ in range(calls)]
+                kernels = open(baseline).read().count("[[kernel]]")
+                wall, cpu = (min(time[at] for time in times) for at in (0, 1))
+                print(f"| {os.path.basename(path)} | {os.path.getsize(path) / 1e6:.0f} | {kernels} | {name} "
+                      f"| {1e3 * wall:.0f} | {1e3 * cpu:.0f} |")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--warpalloc", required=True)
     parser.add_argument("--calls", type=int, default=3)
     parser.add_argument("--commit", help="what was built, where this is no checkout")
+    parser.add_argument("--library", action="append", default=[], help="machine code to read: a shared library, a cubin")
     parser.add_argument("targets", nargs="*", default=FOLDERS)
     args = parser.parse_args()
     environment = {"PATH": "/nonexistent", "HOME": "/nonexistent", "WARPALLOC_PTXAS": ""}
     environment = {name: value for name, value in environment.items() if value}
     warpalloc = os.path.abspath(args.warpalloc)
-    files, folders, failures = {}, {}, []
+    files, folders, failures, loads = {}, {}, [], []
     for target in args.targets:
         singles = sorted(glob.glob(f"{target}/*.ptx")) if os.path.isdir(target) else [target]
         for path in [*singles, *([target] if os.path.isdir(target) else [])]:
             kept = folders if path == target and os.path.isdir(path) else files
+            loads.append(os.getloadavg()[0])
             for name, wall, cpu, failed in measure(warpalloc, path, args.calls, environment):
                 kept.setdefault(name, []).append((path, wall, cpu))
                 if failed:
@@ -89,7 +107,8 @@ def main():
     print("```sh\nbench/command_time.py --warpalloc target/release/warpalloc > bench/results/command_time.md\n```\n")
     count = len(next(iter(files.values())))
     print(f"Release build of {args.commit or provenance.commit()} on {os.cpu_count()} cores, no ptxas on the path; the least of {args.calls} calls. `wall` is what a")
-    print("person waits, `cpu` what all threads take together; both in milliseconds. `report` is of\none kernel each, `alloc NAME` of that allocator within 64 registers.\n")
+    print("person waits, `cpu` what all threads take together; both in milliseconds. `report` is of one kernel each, `alloc NAME` of that")
+    print(f"allocator within 64 registers. Between {min(loads):.1f} and {max(loads):.1f} other processes wanted the cores meanwhile.\n")
     print(f"| command | {count} files: mean wall | worst wall | worst cpu | worst file | "
           + " | ".join(f"{target} at once: wall | cpu" for target in args.targets if os.path.isdir(target)) + " |")
     print("|---|" + "---|" * (4 + 2 * sum(map(os.path.isdir, args.targets))))
@@ -105,6 +124,7 @@ def main():
     print(f"\nFiles that take {1e3 * LISTED:.0f} ms or more:\n\n| file | command | wall | cpu |\n|---|---|---|---|")
     for path, wall, cpu, name in listed:
         print(f"| {os.path.basename(path)} | {name} | {1e3 * wall:.0f} | {1e3 * cpu:.0f} |")
+    libraries(warpalloc, args.library, args.calls, environment)
     slow = [(path, name, wall) for table in (files, folders) for name, rows in table.items()
             for path, wall, _ in rows if wall >= LIMIT]
     for path, name, failed in failures:

@@ -3,7 +3,7 @@
 
     warpalloc-gpu --fmad --spilling --spaces shared --pragma enable_smem_spilling \\
         --ptxas-flags level10=-regUsageLevel=10 --ptxas-flags level0=-regUsageLevel=0 \\
-        --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
+        --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,best-no-ptxas,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... > bench/results/choices-h200.md
 """
@@ -16,15 +16,15 @@ def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
 
 
-CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid"]
+CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid", "best-no-ptxas"]
 
 
-def pairs(rows):
-    """For each kernel and cap where ptxas spills: ratio to ptxas by row title."""
+def pairs(rows, spilling=True):
+    """For each kernel and cap where ptxas spills, or does not: ratio to ptxas by row title."""
     found = {}
     for row in rows:
         resources = row["ptxas"].get("resources") or {}
-        if not row.get("time_ratio") or not resources.get("spill_stores"):
+        if not row.get("time_ratio") or bool(resources.get("spill_stores")) != spilling:
             continue
         key = (row["source"], row["kernel"], row["cap"])
         title = row["strategy"] if row["strategy"] in CHOICES else f"{row['strategy']} {row['space']}"
@@ -66,8 +66,15 @@ def report(data):
         own = [ratios[choice] / best(ratios, of_ptxas) for ratios in here]
         far = [ratios[choice] / best(ratios, candidates(choice)) for ratios in here]
         print(f"| {choice} | {len(here)} | {cell(chosen)} | {cell(own)} | {cell(far)} |")
-    print("\n| row | pairs | over ptxas |\n|---|---|---|")
-    for title in sorted({title for ratios in found.values() for title in ratios} - {"ptxas"} - set(CHOICES)):
+    unspilled = pairs(data["rows"], spilling=False).values()
+    for choice in CHOICES:
+        here = [ratios[choice] for ratios in unspilled if choice in ratios]
+        if here:
+            print(f"\nWhere ptxas does not spill, {choice}: {cell(here)} over {len(here)} pairs.")
+    titles = {title for ratios in found.values() for title in ratios} - {"ptxas"} - set(CHOICES)
+    if titles:
+        print("\n| row | pairs | over ptxas |\n|---|---|---|")
+    for title in sorted(titles):
         here = [ratios[title] for ratios in found.values() if title in ratios]
         print(f"| {title} | {len(here)} | {cell(here)} |")
     chosen = [choice for choice in CHOICES if any(choice in ratios for ratios in found.values())]

@@ -145,9 +145,11 @@ def table(path, commit):
     ways = [way for way in WAYS[1:] if any(way in row for row in data["rows"].values())]
     print("# Triton with the allocator in its pipeline\n")
     print("```sh\nbench/gpu/triton_shim.py --table RESULTS.json COMMIT > bench/results/triton-shim-h200.md\n```\n")
-    print(f"RESULTS.json is what `bench/gpu/triton_shim.py --shim SHIM --hook --json RESULTS.json` wrote at {commit}.\n")
+    hook = " --hook" if "hook" in ways else ""
+    print(f"RESULTS.json is what `bench/gpu/triton_shim.py --shim SHIM{hook} --json RESULTS.json` wrote at {commit}.\n")
     print("Setup: " + ", ".join(f"{key} {value}" for key, value in sorted(data["setup"].items())) + ".\n")
-    print("`shim`: through TRITON_PTXAS_PATH; `hook`: after `warpalloc.triton.install()`. A cell is the time over that with")
+    told = "`shim`: through TRITON_PTXAS_PATH" + ("; `hook`: after `warpalloc.triton.install()`" if hook else "")
+    print(f"{told}. A cell is the time over that with")
     print("Triton's own ptxas, of kernels whose machine code is another; `=`: the same machine code. Ratios of equal")
     print("machine code tell the noise.\n")
     print("| way | kernels | equal bits | other bits | failed | replaced | mean | best | worst | above 1.03 |")

@@ -55,14 +55,17 @@ pub enum Choice {
     Cubin,
     /// A cubin, without it.
     CubinForAnyGrid,
+    /// PTX, with the grid of the launch and without ptxas.
+    WithoutPtxas,
 }
 
 impl Choice {
-    const ALL: [Choice; 4] = [
+    const ALL: [Choice; 5] = [
         Choice::Ptx,
         Choice::PtxForAnyGrid,
         Choice::Cubin,
         Choice::CubinForAnyGrid,
+        Choice::WithoutPtxas,
     ];
 
     /// The choice that `--strategies` names so.
@@ -77,11 +80,12 @@ impl Choice {
             Choice::PtxForAnyGrid => "best-any-grid",
             Choice::Cubin => "best-cubin",
             Choice::CubinForAnyGrid => "best-cubin-any-grid",
+            Choice::WithoutPtxas => "best-no-ptxas",
         }
     }
 
     fn knows_grid(self) -> bool {
-        matches!(self, Choice::Ptx | Choice::Cubin)
+        matches!(self, Choice::Ptx | Choice::Cubin | Choice::WithoutPtxas)
     }
 
     fn is_machine_code(self) -> bool {
@@ -448,10 +452,15 @@ impl Workshop {
         output: &Path,
     ) -> Result<()> {
         let kernel = &source.kernels[build.kernel];
-        let ptxas = self.ptxas.as_ref().context("a choice needs ptxas")?;
         let mut command = self.alloc(&source.text, &kernel.name, stem, output)?;
-        command.args(["--regalloc", "best", "--no-cache", "--ptxas"]);
-        command.arg(ptxas);
+        command.args(["--regalloc", "best", "--no-cache"]);
+        match choice {
+            Choice::WithoutPtxas => command.arg("--no-ptxas"),
+            _ => {
+                let ptxas = self.ptxas.as_ref().context("a choice needs ptxas")?;
+                command.arg("--ptxas").arg(ptxas)
+            }
+        };
         let launch = &kernel.launch;
         command.args(["--block", &launch.block.count().to_string()]);
         command.args(["--dynamic-shared", &launch.dynamic_shared.to_string()]);

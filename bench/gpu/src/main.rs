@@ -11,6 +11,7 @@ mod corpus;
 mod device;
 mod inputs;
 mod manifest;
+mod measure;
 mod resources;
 mod supervise;
 mod table;
@@ -50,6 +51,8 @@ enum Role {
     /// Runs one kernel; started by the program itself.
     #[command(hide = true)]
     Worker,
+    /// Times cubins of one kernel: a question as JSON on standard input, an answer on standard output.
+    Measure,
 }
 
 #[derive(Args)]
@@ -85,8 +88,8 @@ struct RunArgs {
     spaces: Vec<String>,
     /// Strategies of the allocator, each with a margin where it says `NAME:MARGIN`; `best` chooses
     /// among several with the help of ptxas, `best-cubin` also among rewritten machine code,
-    /// `best-any-grid` and `best-cubin-any-grid` without knowing the grid; `none` leaves out PTX
-    /// that was allocated.
+    /// `best-any-grid` and `best-cubin-any-grid` without knowing the grid, `best-no-ptxas` without
+    /// ptxas; `none` leaves out PTX that was allocated.
     #[arg(long, value_delimiter = ',', default_value = "default")]
     strategies: Vec<String>,
     /// A row of cubins: what `warpalloc alloc` with these flags makes of ptxas's cubin at the cap,
@@ -152,6 +155,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Some(Role::Worker) => worker::main().map(|()| true),
+        Some(Role::Measure) => measure::main().map(|()| true),
         None => run(&cli.run),
     };
     match result {

@@ -21,16 +21,15 @@ use warpalloc::generate::Rng;
 /// bytes the generator makes instructions that read nothing.
 const BYTES_PER_BLOCK: usize = 1024;
 
+/// How many blocks a function may have, one as likely as the other. Small functions find most
+/// mistakes, and large ones the rest.
+const MOST_BLOCKS: [usize; 8] = [2, 4, 4, 8, 8, 8, 16, 100];
+
 /// A function from random bytes, all forms allowed; none where the generator gives up, as it
 /// does where no value has the class of a parameter.
 pub fn generate(seed: u64) -> Option<Func> {
     let mut rng = Rng::new(seed);
-    // Small functions find most mistakes, and large ones the rest.
-    let most = match rng.below(64) {
-        0 => 100,
-        1..8 => 10,
-        _ => rng.within(1..=4),
-    };
+    let most = MOST_BLOCKS[rng.below(MOST_BLOCKS.len())];
     let bytes: Vec<u8> = (0..most * BYTES_PER_BLOCK)
         .map(|_| rng.below(256) as u8)
         .collect();

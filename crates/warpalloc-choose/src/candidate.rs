@@ -31,28 +31,26 @@ pub enum Candidate {
 }
 
 impl Candidate {
-    /// The candidates for a kernel that ptxas spills in whose result is machine code, the original
-    /// first.
-    pub fn of_machine_code() -> Vec<Candidate> {
-        let mut all = Candidate::all();
-        all.extend([false, true].map(|all| Candidate::Moved { all }));
-        all
-    }
-
-    /// The candidates for a kernel that ptxas spills in, the original first.
+    /// What is tried for a kernel that ptxas spills in besides the original. A later candidate of a
+    /// row is tried only where the one before it leaves it a chance.
     ///
     /// Local memory is not among the spaces: what ptxas writes there itself is scheduled freely,
     /// and ours is not. Nor is every allocator: one whose results are hardly ever the best adds
     /// more wrong choices than right ones (docs/choose.md has the figures).
-    pub fn all() -> Vec<Candidate> {
+    pub(crate) fn rows(machine_code: bool) -> Vec<Vec<Candidate>> {
         let allocated = |strategy, margin| Candidate::Allocated { strategy, margin };
-        let mut all = vec![Candidate::Original, Candidate::SharedPragma];
-        for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
-            all.extend([0, -16].map(|margin| allocated(strategy, margin)));
+        let row = |strategy, margins: [i32; 2]| margins.map(|m| allocated(strategy, m)).to_vec();
+        let mut rows = vec![
+            vec![Candidate::SharedPragma],
+            // Where the text fits the cap and ptxas spills all the same, it lacks registers of its
+            // own.
+            row(Strategy::Briggs, [0, 4]),
+            row(Strategy::Fatpoint, [0, -16]),
+        ];
+        if machine_code {
+            rows.extend([false, true].map(|all| vec![Candidate::Moved { all }]));
         }
-        // Where the text fits the cap and ptxas spills all the same, it lacks registers of its own.
-        all.push(allocated(Strategy::Briggs, 4));
-        all
+        rows
     }
 
     /// The same with more registers, so that less spills and ptxas spills the rest: for an
@@ -62,7 +60,7 @@ impl Candidate {
             Candidate::Allocated { strategy, margin } if (MOST_ROOM + 1..0).contains(&margin) => {
                 Some(Candidate::Allocated {
                     strategy,
-                    margin: (margin * 2).max(MOST_ROOM),
+                    margin: (margin * 3).max(MOST_ROOM),
                 })
             }
             _ => None,
@@ -74,7 +72,11 @@ impl Candidate {
         let with_room = |candidate: Candidate| {
             std::iter::successors(Some(candidate), |candidate| candidate.roomier())
         };
-        let mut all = Candidate::of_machine_code().into_iter().flat_map(with_room);
+        let rows = Candidate::rows(true).into_iter().flatten();
+        let mut all = [Candidate::Original]
+            .into_iter()
+            .chain(rows)
+            .flat_map(with_room);
         all.find(|candidate| candidate.to_string() == name)
     }
 

@@ -1,7 +1,7 @@
-//! Candidates built, judged and compared, kernel by kernel.
+//! What is chosen for each kernel of a module, and the module with it.
 
 use rayon::prelude::*;
-use warpalloc_ptx::ast::{Item, Linkage, Module, VarDecl};
+use warpalloc_ptx::ast::{Function, Item, Linkage, Module, VarDecl};
 use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError, Treatment,
     allocate_module,
@@ -10,20 +10,12 @@ use warpalloc_sass::spills::{self, spills_to_shared};
 
 use crate::cache::Cache;
 use crate::candidate::Candidate;
-use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
+use crate::contest::{Chosen, Contest};
+use crate::measure::{Measure, MeasureError};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
-
-/// The estimate of a candidate over the original's above which the original stays, where the launch
-/// is known: a smaller gain is within the error of the estimate.
-const WORTH_IT: f64 = 0.9;
-/// The same where it is not known.
-const WORTH_IT_ANYWHERE: f64 = 0.8;
 
 /// The most threads that are started, whatever the caller asks for.
 const MOST_THREADS: usize = 256;
-
-/// Shared memory that every launch gets without asking for more.
-const WITHOUT_OPT_IN: u64 = 48 * 1024;
 
 /// What to choose for.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +25,7 @@ pub struct Request<'a> {
     /// Cap, launch bounds, functions and the like. Who allocates, with which margin, and where
     /// spilled values go is chosen.
     pub options: &'a ModuleOptions,
-    /// The assembler; without it nothing can be compared, and every kernel stays as it is.
+    /// The assembler; without it texts are compared.
     pub ptxas: Option<&'a Ptxas>,
     /// Blocks of a launch, where that is known.
     pub grid: Option<u32>,
@@ -42,7 +34,10 @@ pub struct Request<'a> {
     /// Whether the result is machine code ([`assemble`]), so that what ptxas makes may be
     /// rewritten.
     pub machine_code: bool,
-    /// Where choices are kept.
+    /// Launches to time candidates with, on the GPU of this machine. They say what blocks, grid
+    /// and dynamic shared memory are.
+    pub measure: Option<&'a Measure>,
+    /// Where choices are kept that were not measured.
     pub cache: Option<&'a Cache>,
 }
 
@@ -63,7 +58,7 @@ impl Judged {
         Some((alone * full).sqrt())
     }
 
-    fn is_better(&self, worth_it: f64) -> bool {
+    pub(crate) fn is_better(&self, worth_it: f64) -> bool {
         let never_worse = |ratios: &[f64; 2]| ratios.iter().all(|&ratio| ratio <= 1.0);
         self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < worth_it)
     }
@@ -104,6 +99,9 @@ pub enum ChooseError {
     /// Machine code was asked for, and there is no ptxas to make it.
     #[error("machine code needs ptxas: --ptxas names one")]
     NoPtxas,
+    /// Candidates cannot be timed.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// Spills that could be moved in a kernel alone cannot in the whole module.
     #[error("`{kernel}`: {refusal}")]
     Moved {
@@ -115,7 +113,7 @@ pub enum ChooseError {
 }
 
 impl Request<'_> {
-    fn move_options(&self, facts: &Facts, all: bool) -> spills::Options {
+    pub(crate) fn move_options(&self, facts: &Facts, all: bool) -> spills::Options {
         let mut options = spills::Options::default();
         options.block = self.options.block;
         // A module without such memory has no use for what a launch gives it.
@@ -139,13 +137,16 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
     })?;
     for kernel in &choice.kernels {
         if let Candidate::Moved { all } = kernel.chosen {
-            let moved = spills_to_shared(&cubin, &kernel.name, &request.move_options(&facts, all));
-            cubin = moved
-                .map_err(|refusal| ChooseError::Moved {
-                    kernel: kernel.name.clone(),
-                    refusal,
-                })?
-                .bytes;
+            let moved = launched(request, &kernel.name, |request| {
+                let options = request.move_options(&facts, all);
+                spills_to_shared(&cubin, &kernel.name, &options).map_err(|refusal| {
+                    ChooseError::Moved {
+                        kernel: kernel.name.clone(),
+                        refusal,
+                    }
+                })
+            })?;
+            cubin = moved.bytes;
         }
     }
     Ok(cubin)
@@ -158,12 +159,25 @@ pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, Ch
     let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
     let wanted = wanted_functions(&module, request.options)?;
     let facts = Facts::of(&module, request.options);
-    let kept = request.cache.and_then(|cache| cache.get(&request));
-    let kernels = match kept {
-        Some(kernels) => kernels,
-        None => chosen(request, &wanted, &facts, progress)?,
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    let request = Request { cache, ..request };
+    let kept = cache.and_then(|cache| cache.get(&request));
+    let (kernels, result) = match kept {
+        Some(kernels) => (kernels, None),
+        None => {
+            let mut outcomes = chosen(request, &wanted, &facts, progress)?;
+            // A module of one function is what was made of that.
+            let result = match (&wanted[..], &mut outcomes[..]) {
+                ([_], [only]) => only.result.take(),
+                _ => None,
+            };
+            (outcomes.into_iter().map(|o| o.choice).collect(), result)
+        }
     };
-    let result = joined(request, &wanted, &kernels)?;
+    let result = match (result, &kernels[..]) {
+        (Some(result), [choice]) => with_reason(result, choice),
+        _ => joined(request, &wanted, &kernels)?,
+    };
     Ok(Choice { result, kernels })
 }
 
@@ -172,9 +186,9 @@ fn chosen(
     wanted: &[Wanted],
     facts: &Facts,
     progress: Option<Progress>,
-) -> Result<Vec<KernelChoice>, ChooseError> {
+) -> Result<Vec<Chosen>, ChooseError> {
     let work = || choose_each(request, wanted, facts, progress);
-    let kernels = match request.options.jobs {
+    let outcomes = match request.options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
             // More threads than functions have nothing to do.
             .num_threads(jobs.clamp(1, wanted.len().clamp(1, MOST_THREADS)))
@@ -183,10 +197,11 @@ fn chosen(
             .install(work)?,
         None => work()?,
     };
-    if let Some(cache) = request.cache.filter(|_| request.ptxas.is_some()) {
+    if let Some(cache) = request.cache {
+        let kernels: Vec<&KernelChoice> = outcomes.iter().map(|o| &o.choice).collect();
         cache.put(&request, &kernels);
     }
-    Ok(kernels)
+    Ok(outcomes)
 }
 
 /// A function with a body.
@@ -213,19 +228,33 @@ fn wanted_functions(module: &Module, options: &ModuleOptions) -> Result<Vec<Want
 }
 
 /// What a module says of all its kernels.
-struct Facts {
+pub(crate) struct Facts {
     /// What to assemble for.
-    arch: String,
+    pub(crate) arch: String,
     /// Whether launches say how much shared memory there is.
-    sized_at_launch: bool,
+    pub(crate) sized_at_launch: bool,
+    /// The functions that bound the threads of their blocks.
+    bounded: Vec<String>,
 }
 
 impl Facts {
     fn of(module: &Module, options: &ModuleOptions) -> Facts {
+        let is_bounded = |function: &&Function| {
+            let bounds = ["maxntid", "reqntid"];
+            let mut directives = function.directives.iter();
+            directives.any(|directive| bounds.contains(&directive.keyword))
+        };
+        let bounded = module.functions().filter(is_bounded);
         Facts {
             arch: architecture(module, options),
             sized_at_launch: module.items.iter().any(is_dynamic_shared),
+            bounded: bounded.map(|f| f.name.text.to_owned()).collect(),
         }
+    }
+
+    /// Whether a kernel says how many threads its blocks have.
+    pub(crate) fn bounded(&self, kernel: &str) -> bool {
+        self.bounded.iter().any(|name| name == kernel)
     }
 }
 
@@ -255,16 +284,18 @@ fn choose_each(
     wanted: &[Wanted],
     facts: &Facts,
     progress: Option<Progress>,
-) -> Result<Vec<KernelChoice>, ChooseError> {
+) -> Result<Vec<Chosen>, ChooseError> {
     let kernels: Vec<&Wanted> = wanted.iter().filter(|w| w.is_entry).collect();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let chosen = kernels.par_iter().map(|kernel| {
-        let choice = Contest {
-            request,
-            facts,
-            kernel: &kernel.name,
-        }
-        .hold();
+        let choice = launched(request, &kernel.name, |request| {
+            let contest = Contest {
+                request,
+                facts,
+                kernel: &kernel.name,
+            };
+            contest.hold()
+        });
         if let Some(progress) = progress {
             let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             progress(done + 1, kernels.len());
@@ -274,200 +305,36 @@ fn choose_each(
     chosen.collect()
 }
 
-/// One kernel's candidates against each other.
-struct Contest<'a> {
-    request: Request<'a>,
-    facts: &'a Facts,
-    kernel: &'a str,
+/// Works on a request with the launch of a kernel, where there is one to time it with.
+fn launched<T>(
+    request: Request,
+    kernel: &str,
+    work: impl Fn(Request) -> Result<T, ChooseError>,
+) -> Result<T, ChooseError> {
+    let Some(measure) = request.measure else {
+        return work(request);
+    };
+    let shape = measure.shape(kernel)?;
+    let options = ModuleOptions {
+        block: Some(shape.block),
+        ..request.options.clone()
+    };
+    work(Request {
+        options: &options,
+        grid: Some(shape.grid),
+        dynamic_shared: Some(shape.dynamic_shared),
+        ..request
+    })
 }
 
-impl Contest<'_> {
-    fn hold(&self) -> Result<KernelChoice, ChooseError> {
-        let left = |reason: String, candidates| KernelChoice {
-            name: self.kernel.to_owned(),
-            chosen: Candidate::Original,
-            reason,
-            candidates,
-        };
-        let Some(ptxas) = self.request.ptxas else {
-            let reason = "left as it is: there is no ptxas to compare with; --ptxas names one";
-            return Ok(left(reason.to_owned(), Vec::new()));
-        };
-        let original = self.build(ptxas, Candidate::Original)?;
-        let original = match original {
-            Ok(built) => built,
-            Err(reason) => return Ok(left(format!("left as it is: {reason}"), Vec::new())),
-        };
-        let baseline = Judged {
-            candidate: Candidate::Original,
-            ratios: Ok([1.0, 1.0]),
-        };
-        if !original.estimate.spills {
-            let reason = "left as it is: ptxas does not spill in it".to_owned();
-            return Ok(left(reason, vec![baseline]));
-        }
-        if self.facts.sized_at_launch && self.request.dynamic_shared.is_none() {
-            let reason = "left as it is: its shared memory is sized at the launch; \
-                          --dynamic-shared says how much there is";
-            return Ok(left(reason.to_owned(), vec![baseline]));
-        }
-        let mut candidates = vec![baseline];
-        let others = match self.request.machine_code {
-            true => Candidate::of_machine_code(),
-            false => Candidate::all(),
-        };
-        let judged: Result<Vec<_>, ChooseError> = others[1..]
-            .par_iter()
-            .map(|&candidate| self.judged(ptxas, candidate, &original))
-            .collect();
-        candidates.extend(judged?);
-        let worth_it = match self.request.grid {
-            Some(_) => WORTH_IT,
-            None => WORTH_IT_ANYWHERE,
-        };
-        let better = |judged: &&Judged| judged.is_better(worth_it);
-        let best = candidates.iter().filter(better);
-        let best = best.min_by(|a, b| f64::total_cmp(&score(a), &score(b)));
-        let Some(best) = best else {
-            let reason = "left as it is: no candidate is expected to be faster in every launch";
-            return Ok(left(reason.to_owned(), candidates));
-        };
-        Ok(KernelChoice {
-            name: self.kernel.to_owned(),
-            chosen: best.candidate,
-            reason: format!("expected to take {:.2} of the original's time", score(best)),
-            candidates,
-        })
+/// The same with the reason of the choice where the kernel stays as it is.
+fn with_reason(mut result: ModuleResult, choice: &KernelChoice) -> ModuleResult {
+    let mut functions = result.functions.iter_mut();
+    let own = functions.find(|function| function.name == choice.name);
+    if let Some(Outcome::Kept(reason)) = own.map(|function| &mut function.outcome) {
+        reason.clone_from(&choice.reason);
     }
-
-    fn judged(
-        &self,
-        ptxas: &Ptxas,
-        mut candidate: Candidate,
-        original: &Built,
-    ) -> Result<Judged, ChooseError> {
-        if let Candidate::Moved { all } = candidate {
-            return Ok(self.moved(all, original));
-        }
-        let mut built = self.build(ptxas, candidate)?;
-        while let (Err(_), Some(roomier)) = (&built, candidate.roomier()) {
-            candidate = roomier;
-            built = self.build(ptxas, candidate)?;
-        }
-        Ok(Judged {
-            candidate,
-            ratios: built.map(|built| built.estimate.over(&original.estimate)),
-        })
-    }
-
-    /// The original's machine code with its spills in shared memory.
-    fn moved(&self, all: bool, original: &Built) -> Judged {
-        let options = self.request.move_options(self.facts, all);
-        let moved = spills_to_shared(&original.cubin, self.kernel, &options);
-        let estimate = moved.map_err(|refusal| refusal.to_string());
-        let estimate = estimate.and_then(|moved| {
-            let estimate = judge(&Machine::H200, &moved.bytes, self.kernel, self.setting());
-            estimate.map_err(|error| unjudged(&error))
-        });
-        Judged {
-            candidate: Candidate::Moved { all },
-            ratios: estimate.map(|estimate| estimate.over(&original.estimate)),
-        }
-    }
-
-    fn setting(&self) -> Setting {
-        Setting {
-            block_threads: self.request.options.block,
-            blocks: self.request.grid,
-            dynamic_shared: self.request.dynamic_shared.unwrap_or(0),
-        }
-    }
-
-    /// What ptxas makes of a candidate, or why there is none.
-    fn build(
-        &self,
-        ptxas: &Ptxas,
-        candidate: Candidate,
-    ) -> Result<Result<Built, String>, ChooseError> {
-        let options = candidate.options(self.request.options, self.kernel);
-        let result = allocate_module(self.request.source, &options, None)?;
-        if let Some(reason) = obstacle(candidate, &result, self.kernel) {
-            return Ok(Err(reason));
-        }
-        let assembly = Assembly {
-            text: &result.text,
-            arch: &self.facts.arch,
-            entry: Some(self.kernel),
-            contraction: options.contraction,
-        };
-        let cubin = match ptxas.assemble(assembly) {
-            Ok(cubin) => cubin,
-            Err(error @ PtxasError::Refused(_)) => return Ok(Err(error.to_string())),
-            Err(error) => return Err(error.into()),
-        };
-        let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-        let estimate = estimate.map_err(|error| unjudged(&error));
-        let estimate = estimate.and_then(|estimate| match self.overflow(candidate, &estimate) {
-            Some(reason) => Err(reason),
-            None => Ok(estimate),
-        });
-        Ok(estimate.map(|estimate| Built { cubin, estimate }))
-    }
-
-    /// Why a launch that gives the kernel dynamic shared memory might fail.
-    fn overflow(&self, candidate: Candidate, estimate: &Estimate) -> Option<String> {
-        let dynamic = self
-            .request
-            .dynamic_shared
-            .filter(|_| self.facts.sized_at_launch)?;
-        let bytes = estimate.shared_bytes + u64::from(dynamic);
-        let is_ours = candidate != Candidate::Original;
-        (is_ours && bytes > WITHOUT_OPT_IN).then(|| {
-            format!("{bytes} bytes of shared memory with the dynamic share, {WITHOUT_OPT_IN} launch for sure")
-        })
-    }
-}
-
-/// A candidate that was assembled.
-struct Built {
-    cubin: Vec<u8>,
-    estimate: Estimate,
-}
-
-fn score(judged: &Judged) -> f64 {
-    judged.score().unwrap_or(f64::INFINITY)
-}
-
-fn unjudged(error: &JudgeError) -> String {
-    format!("its machine code cannot be judged: {error}")
-}
-
-/// Why what was made of a kernel is not the candidate it was meant to be.
-fn obstacle(candidate: Candidate, result: &ModuleResult, kernel: &str) -> Option<String> {
-    let report = result.functions.iter().find(|f| f.name == kernel)?;
-    match (&report.outcome, candidate) {
-        (Outcome::Refused(reason), _) => Some(reason.clone()),
-        (Outcome::PassedThrough(passed), _) => Some(passed.reason.clone()),
-        (Outcome::Kept(reason), Candidate::Allocated { .. }) => Some(reason.clone()),
-        (Outcome::Allocated(allocated), _) if allocated.frame.local > 0 => {
-            let about_space = |warning: &&String| warning.contains("local memory");
-            let warning = report.warnings.iter().find(about_space);
-            Some(warning.map_or("it spills to local memory".to_owned(), Clone::clone))
-        }
-        (Outcome::Allocated(_), _) if may_differ(report) => {
-            Some("the last bits of its results might differ".to_owned())
-        }
-        (Outcome::Allocated(allocated), _) if allocated.stats.fell_back => {
-            Some("no round of allocation succeeded".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// Whether ptxas might round otherwise than in the original.
-fn may_differ(function: &FunctionReport) -> bool {
-    let contraction = function.contraction.as_ref();
-    contraction.is_some_and(|contraction| contraction.obstacle.is_some())
+    result
 }
 
 /// The module with each kernel allocated as chosen, and each device function as it is.
@@ -482,21 +349,22 @@ fn joined(
     for function in wanted {
         let choice = kernels.iter().find(|choice| choice.name == function.name);
         let candidate = choice.map_or(Candidate::Original, |choice| choice.chosen);
-        let mut options = candidate.options(request.options, &function.name);
-        if !function.is_entry {
-            options.treatment = Treatment::Leave;
+        let mut result = match function.is_entry {
+            true => launched(request, &function.name, |request| {
+                let options = candidate.options(request.options, &function.name);
+                Ok(allocate_module(&text, &options, None)?)
+            })?,
+            false => {
+                let mut options = candidate.options(request.options, &function.name);
+                options.treatment = Treatment::Leave;
+                allocate_module(&text, &options, None)?
+            }
+        };
+        if let Some(choice) = choice {
+            result = with_reason(result, choice);
         }
-        let mut result = allocate_module(&text, &options, None)?;
         text = std::mem::take(&mut result.text);
-        let mut own = result
-            .functions
-            .iter_mut()
-            .find(|f| f.name == function.name);
-        if let (Some(report), Some(choice)) = (&mut own, choice)
-            && let Outcome::Kept(reason) = &mut report.outcome
-        {
-            reason.clone_from(&choice.reason);
-        }
+        let own = result.functions.iter().find(|f| f.name == function.name);
         reports.extend(own.cloned());
         last = Some(result);
     }
@@ -511,26 +379,4 @@ fn joined(
         functions,
         promoted: None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judged(alone: f64, full: f64) -> Judged {
-        Judged {
-            candidate: Candidate::SharedPragma,
-            ratios: Ok([alone, full]),
-        }
-    }
-
-    #[test]
-    fn a_candidate_must_be_better_in_both_settings_and_by_enough() {
-        assert!(judged(0.7, 0.9).is_better(WORTH_IT_ANYWHERE));
-        assert!(!judged(1.01, 0.3).is_better(WORTH_IT_ANYWHERE));
-        assert!(!judged(0.3, 1.01).is_better(WORTH_IT_ANYWHERE));
-        assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
-        assert!(judged(0.85, 0.85).is_better(WORTH_IT));
-        assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
-    }
 }

@@ -10,9 +10,13 @@ pub mod judge;
 mod cache;
 mod candidate;
 mod choose;
+mod contest;
+mod measure;
 mod ptxas;
+mod without_ptxas;
 
 pub use cache::Cache;
 pub use candidate::Candidate;
 pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, assemble, choose};
+pub use measure::{Measure, MeasureError};
 pub use ptxas::{Assembled, Assembly, Ptxas, PtxasError};

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use warpalloc_choose::judge::{Machine, Setting, judge};
-use warpalloc_choose::{Assembly, Cache, Candidate, Choice, Ptxas, Request, choose};
+use warpalloc_choose::{Assembly, Cache, Candidate, Choice, Measure, Ptxas, Request, choose};
 use warpalloc_ptx::contract::Contraction;
-use warpalloc_ptx::module::{ModuleOptions, Outcome};
+use warpalloc_ptx::module::{ModuleOptions, Outcome, allocate_module};
 
 fn ptxas() -> Option<PathBuf> {
     let found = std::env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
@@ -44,6 +44,7 @@ fn request<'a>(
         grid: Some(256),
         dynamic_shared: None,
         machine_code: false,
+        measure: None,
         cache: None,
     }
 }
@@ -99,27 +100,100 @@ fn a_kernel_without_spills_stays_as_it_is_with_the_cap() {
     assert_eq!(without_cap, source);
 }
 
+/// One of each kind: registers to spare, a few spills, many of them.
 #[test]
-fn without_ptxas_every_kernel_stays_as_it_is() {
+fn without_ptxas_texts_decide() {
+    let wide = corpus("wide.sm_90.ptx");
+    let fits = chosen(&wide, &options("carries", 64), None);
+    assert_eq!(fits.kernels[0].chosen, Candidate::Original);
+    assert!(fits.kernels[0].reason.ends_with("it is expected to fit"));
+    assert!(!fits.result.text.contains("__warpalloc"));
+    // The same with eight registers more does not spill: ptxas may not spill either.
+    let few = chosen(&wide, &options("limbs", 24), None);
+    assert_eq!(few.kernels[0].chosen, Candidate::SharedPragma);
+    assert!(few.result.text.contains("enable_smem_spilling"));
+    // ptxas would leave most of such a frame in local memory.
+    let large = chosen(&corpus("sha256.sm_90.ptx"), &options("sha256_x3", 40), None);
+    assert_eq!(large.kernels[0].chosen, Candidate::Original);
+    assert!(large.kernels[0].candidates[1].score().unwrap() > 0.75);
+    let mut options = options("mma_bf16", 48);
+    options.block = Some(32);
+    let many = chosen(&corpus("mma.sm_90.ptx"), &options, None);
+    let kernel = &many.kernels[0];
+    assert!(
+        matches!(kernel.chosen, Candidate::Allocated { margin: 0, .. }),
+        "{}",
+        kernel.reason
+    );
+    assert!(many.result.text.contains("__warpalloc_slots"));
+}
+
+/// Each of its threads would take so much shared memory that five warps fill a multiprocessor.
+#[test]
+fn without_ptxas_frames_leave_room_for_warps() {
+    let mut options = options("fft64", 48);
+    options.block = Some(32);
+    let choice = chosen(&corpus("fft16.sm_90.ptx"), &options, None);
+    let briggs = &choice.kernels[0].candidates[1];
+    let reason = briggs.ratios.as_ref().unwrap_err();
+    assert!(
+        reason.ends_with("leave a multiprocessor 5 warps"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn without_a_block_nothing_goes_to_shared_memory() {
     let source = corpus("wide.sm_90.ptx");
     let options = ModuleOptions {
-        entries: Vec::new(),
-        ..options("", 24)
+        block: None,
+        ..options("limbs", 24)
     };
-    let choice = chosen(&source, &options, None);
-    assert!(choice.kernels.len() > 1);
-    for kernel in &choice.kernels {
+    let mut choices = vec![chosen(&source, &options, None)];
+    if let Some(program) = ptxas() {
+        let ptxas = Ptxas::at(&program).unwrap();
+        choices.push(chosen(&source, &options, Some(&ptxas)));
+    }
+    for choice in choices {
+        let kernel = &choice.kernels[0];
         assert_eq!(kernel.chosen, Candidate::Original);
-        assert!(
-            kernel.reason.contains("there is no ptxas"),
-            "{}",
-            kernel.reason
-        );
+        assert!(kernel.reason.ends_with("--block does"), "{}", kernel.reason);
+        assert!(kernel.candidates.len() <= 1);
     }
-    for function in &choice.result.functions {
-        assert!(matches!(function.outcome, Outcome::Kept(_)));
+}
+
+/// Only that much shared memory launches for sure; ptxas has the kernel.
+#[test]
+fn fewer_registers_are_not_tried_where_the_frame_does_not_fit() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let mut options = options("sgemm_rb8", 48);
+    options.block = Some(256);
+    let choice = chosen(&corpus("sgemm_rb.sm_90.ptx"), &options, Some(&ptxas));
+    let candidates = &choice.kernels[0].candidates;
+    let briggs: Vec<_> = candidates
+        .iter()
+        .filter(|judged| judged.candidate.to_string().starts_with("briggs"))
+        .collect();
+    assert!(matches!(briggs[..], [only] if only.ratios.is_err()));
+}
+
+#[test]
+fn a_choice_for_one_function_is_what_its_options_make() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("wide.sm_90.ptx");
+    for cap in [24, 64] {
+        let options = options("limbs", cap);
+        let choice = chosen(&source, &options, Some(&ptxas));
+        let made = choice.kernels[0].chosen.options(&options, "limbs");
+        let made = allocate_module(&source, &made, None).unwrap();
+        assert_eq!(choice.result.text, made.text);
+        let own = choice.result.functions.iter().find(|f| f.name == "limbs");
+        if let Outcome::Kept(reason) = &own.unwrap().outcome {
+            assert_eq!(*reason, choice.kernels[0].reason);
+        }
     }
-    assert!(!choice.result.text.contains("__warpalloc"));
 }
 
 /// The second call is answered by a ptxas that is no longer there.
@@ -153,6 +227,58 @@ fn a_choice_is_kept_by_content() {
     );
 }
 
+/// The program answers that the first candidate is the fastest and differs, and that the second
+/// is faster than the original; the estimate of neither counts.
+#[cfg(unix)]
+#[test]
+fn times_decide_where_there_is_a_gpu() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let runner = folder.path().join("runner");
+    let script = r#"#!/bin/sh
+images=$(grep -o '/[0-9][0-9]*\.cubin"' | wc -l)
+printf '{"error": null, "images": [{"microseconds": 10}, {"microseconds": null, "reason": "its output differs"}'
+printf ', {"microseconds": 8}'
+i=3
+while [ $i -lt $images ]; do printf ', {"microseconds": 20}'; i=$((i + 1)); done
+printf ']}'
+"#;
+    std::fs::write(&runner, script).unwrap();
+    std::fs::set_permissions(&runner, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let manifest = r#"{"kernels": {"limbs": {"grid": [256], "block": [128], "arguments": []}}}"#;
+    let measure = Measure::new(&runner, manifest).unwrap();
+    let source = corpus("wide.sm_90.ptx");
+    let options = ModuleOptions {
+        block: None,
+        ..options("limbs", 24)
+    };
+    let request = Request {
+        measure: Some(&measure),
+        ..request(&source, &options, Some(&ptxas))
+    };
+    let choice = choose(request, None).unwrap();
+    let kernel = &choice.kernels[0];
+    let [_, pragma, briggs, ..] = &kernel.candidates[..] else {
+        panic!("{:?}", kernel.candidates)
+    };
+    assert_eq!(pragma.ratios, Err("its output differs".to_owned()));
+    assert_eq!(briggs.ratios, Ok([0.8; 2]));
+    assert_eq!(kernel.chosen, briggs.candidate);
+    assert_eq!(kernel.reason, "measured at 0.80 of the original's time");
+    let unknown = ModuleOptions {
+        entries: vec!["carries".to_owned()],
+        ..options.clone()
+    };
+    let unknown = Request {
+        options: &unknown,
+        ..request
+    };
+    let error = choose(unknown, None).unwrap_err().to_string();
+    assert_eq!(error, "the manifest: there is no launch for `carries`");
+}
+
 #[test]
 fn the_judge_sees_what_a_cap_costs() {
     let Some(program) = ptxas() else { return };
@@ -178,7 +304,7 @@ fn the_judge_sees_what_a_cap_costs() {
         judge(&Machine::H200, &cubin, "sgemm_rb8", setting).unwrap()
     };
     let (free, at_80, at_48) = (estimate(None), estimate(Some(80)), estimate(Some(48)));
-    assert!(!free.spills && at_80.spills && at_48.spills);
+    assert!(!free.spills() && at_80.spills() && at_48.spills());
     let [slower, _] = at_80.over(&free);
     let [slowest, _] = at_48.over(&free);
     assert!(1.2 < slower && slower < slowest, "{slower}, {slowest}");

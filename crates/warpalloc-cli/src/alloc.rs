@@ -19,7 +19,7 @@ use warpalloc_ptx::module::{
 use crate::alloc_capped;
 use crate::alloc_cubin;
 use crate::alloc_spills::{self, SpillFlags};
-use crate::best::{self, Chooser, Chosen, Launch};
+use crate::best::{self, Chooser, Chosen, Launch, MeasureArgs, WhichPtxas};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
 use crate::kernels::ptx_files;
@@ -74,6 +74,18 @@ pub struct AllocArgs {
     /// The ptxas that `best` compares with [default: the one on the path or in CUDA_HOME]
     #[arg(long, value_name = "FILE")]
     ptxas: Option<PathBuf>,
+    /// Choose by the texts alone, even where there is a ptxas
+    #[arg(long, conflicts_with = "ptxas")]
+    no_ptxas: bool,
+    /// Launches that `best` times its candidates with, on the GPU of this machine: a JSON file
+    /// that gives each kernel a grid, a block and arguments (bench/gpu/README.md). A candidate
+    /// whose output differs in a bit is out of the question
+    #[arg(long, value_name = "MANIFEST", conflicts_with_all = ["no_ptxas", "block", "grid", "dynamic_shared"])]
+    measure: Option<PathBuf>,
+    /// The program that launches for --measure [default: `warpalloc-gpu`, beside this one or on
+    /// the path]
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    gpu_runner: Option<PathBuf>,
     /// Blocks of a launch, for `best`; where nobody says, a choice must pay for a single block
     /// per multiprocessor and for a full machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -276,8 +288,19 @@ impl Allocator {
             grid: args.grid,
             dynamic_shared: args.cubin_spills.dynamic_shared,
         };
-        let chooser = is_best(args, &options)
-            .then(|| Chooser::new(args.ptxas.as_deref(), launch, args.no_cache));
+        let measure = args.measure.as_deref().map(|manifest| MeasureArgs {
+            manifest,
+            program: args.gpu_runner.as_deref(),
+        });
+        let ptxas = match args.no_ptxas {
+            true => WhichPtxas::None,
+            false => args
+                .ptxas
+                .as_deref()
+                .map_or(WhichPtxas::Any, WhichPtxas::At),
+        };
+        let chooser =
+            is_best(args, &options).then(|| Chooser::new(ptxas, launch, measure, args.no_cache));
         Ok(Allocator {
             chooser: chooser.transpose()?,
             options,

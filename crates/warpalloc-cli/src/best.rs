@@ -1,11 +1,11 @@
 //! `warpalloc alloc --regalloc=best`: which allocator, told and drawn up.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use warpalloc_choose::{
-    Cache, Candidate, ChooseError, KernelChoice, Ptxas, Request, assemble, choose,
+    Cache, Candidate, ChooseError, KernelChoice, Measure, Ptxas, Request, assemble, choose,
 };
 use warpalloc_ptx::module::{ModuleOptions, ModuleResult};
 
@@ -14,11 +14,56 @@ use crate::alloc::{explain, progress_bar};
 use crate::assembler;
 use crate::files::Input;
 
+/// The program that launches kernels.
+const RUNNER: &str = "warpalloc-gpu";
+
 /// What choosing needs.
 pub struct Chooser {
     ptxas: Option<Ptxas>,
     launch: Launch,
+    measure: Option<Measure>,
     cache: Option<Cache>,
+}
+
+/// How candidates are to be timed.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasureArgs<'a> {
+    /// The launches.
+    pub manifest: &'a Path,
+    /// The program that launches, where one was named.
+    pub program: Option<&'a Path>,
+}
+
+impl MeasureArgs<'_> {
+    fn read(self) -> anyhow::Result<Measure> {
+        let beside = |own: PathBuf| own.with_file_name(RUNNER);
+        let beside = std::env::current_exe().ok().map(beside);
+        let named = self.program.map(Path::to_owned);
+        let found = beside.filter(|path| assembler::is_program(path));
+        let program = named.or(found).or_else(|| assembler::find_program(RUNNER));
+        let program = program.ok_or_else(|| {
+            UsageError(format!(
+                "--measure needs {RUNNER}, which launches kernels, and it is neither beside this \
+                 program nor on the path: build bench/gpu, or name it with --gpu-runner"
+            ))
+        })?;
+        let name = self.manifest.display();
+        let text = std::fs::read_to_string(self.manifest)
+            .map_err(|error| UsageError(format!("--measure: cannot read {name}: {error}")))?;
+        let measure = Measure::new(&program, &text);
+        Ok(measure.map_err(|error| UsageError(format!("--measure {name}: {error}")))?)
+    }
+}
+
+/// The ptxas to compare with.
+#[derive(Clone, Copy, Debug)]
+pub enum WhichPtxas<'a> {
+    /// One that can be found, if there is one.
+    Any,
+    /// The one that was named.
+    At(&'a Path),
+    /// None, even where there is one.
+    None,
 }
 
 /// What is known of launches besides the size of a block.
@@ -41,18 +86,29 @@ pub struct Chosen {
 }
 
 impl Chooser {
-    /// With the ptxas that was named, or one that can be found.
-    pub fn new(ptxas: Option<&Path>, launch: Launch, no_cache: bool) -> anyhow::Result<Chooser> {
+    /// What the flags ask for.
+    pub fn new(
+        ptxas: WhichPtxas,
+        launch: Launch,
+        measure: Option<MeasureArgs>,
+        no_cache: bool,
+    ) -> anyhow::Result<Chooser> {
         let ptxas = match ptxas {
-            Some(path) => {
+            WhichPtxas::At(path) => {
                 let found = Ptxas::at(path);
                 Some(found.map_err(|error| UsageError(format!("--ptxas: {error}")))?)
             }
-            None => assembler::find(),
+            WhichPtxas::Any => assembler::find(),
+            WhichPtxas::None => None,
         };
+        if measure.is_some() && ptxas.is_none() {
+            let told = "--measure needs ptxas, which makes the machine code that is timed: --ptxas names one";
+            return Err(UsageError(told.to_owned()).into());
+        }
         Ok(Chooser {
             ptxas,
             launch,
+            measure: measure.map(MeasureArgs::read).transpose()?,
             cache: Cache::of_user().filter(|_| !no_cache),
         })
     }
@@ -76,6 +132,7 @@ impl Chooser {
             grid: self.launch.grid,
             dynamic_shared: self.launch.dynamic_shared,
             machine_code,
+            measure: self.measure.as_ref(),
             cache: self.cache.as_ref(),
         };
         let choice = choose(request, Some(&progress));

@@ -339,6 +339,7 @@ impl<'t> Tuner<'t> {
             grid: self.grid,
             dynamic_shared: None,
             machine_code: false,
+            measure: None,
             cache: cache.as_ref(),
         };
         let choice = choose(request, None).map_err(|error| match error {

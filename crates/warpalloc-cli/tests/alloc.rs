@@ -1,6 +1,8 @@
 //! `warpalloc alloc` and `warpalloc stats` as a shell user meets them.
 
 mod common;
+#[path = "common/ptxas.rs"]
+mod ptxas;
 
 use common::with_input;
 use std::path::PathBuf;
@@ -156,6 +158,55 @@ fn what_cannot_be_done_is_refused() {
         let run = warpalloc(&["alloc", "-", wrong[0], wrong[1]]);
         assert_eq!(run.status.code(), Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn texts_decide_where_no_ptxas_is_wanted() {
+    let folder = scratch("no-ptxas");
+    let out = folder.join("out.ptx");
+    let path = out.to_str().unwrap();
+    let file = corpus("wide.sm_90.ptx");
+    let common = ["alloc", &file, "--entry=limbs", "--maxnreg=24", "-o", path];
+    let asked = ["--no-ptxas", "--no-cache", "--block=128", "--grid=1056"];
+    let run = warpalloc(&[&common[..], &asked].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let said =
+        "`limbs`: ptxas, shared spills: expected to spill; there is no ptxas to compare with";
+    assert!(text(&run.stderr).contains(said), "{}", text(&run.stderr));
+    let written = std::fs::read_to_string(&out).unwrap();
+    assert!(written.contains(".pragma \"enable_smem_spilling\";"));
+    let measured = warpalloc(&[&common[..], &["--no-ptxas", "--measure=m.json"]].concat());
+    assert_eq!(measured.status.code(), Some(2));
+    let unlaunched = ["--measure=m.json", "--ptxas=/no/ptxas"];
+    let unlaunched = warpalloc(&[&common[..], &unlaunched].concat());
+    assert_eq!(unlaunched.status.code(), Some(2));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_measuring_lacks_is_named() {
+    let Some(ptxas) = ptxas::ptxas() else { return };
+    let file = corpus("wide.sm_90.ptx");
+    let ptxas = format!("--ptxas={}", ptxas.display());
+    let with = |flags: &[&str]| {
+        let common = ["alloc", &file, "--maxnreg=24", "-o", "-", &ptxas];
+        let run = warpalloc(&[&common[..], flags].concat());
+        assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+        assert!(run.stdout.is_empty());
+        text(&run.stderr)
+    };
+    let unread = with(&["--measure=no/launches.json", "--gpu-runner=no/runner"]);
+    let told = "error: --measure: cannot read no/launches.json: ";
+    assert!(unread.starts_with(told), "{unread}");
+    let folder = scratch("measure");
+    let manifest = folder.join("launches.json");
+    std::fs::write(&manifest, "[]").unwrap();
+    let named = format!("--measure={}", manifest.display());
+    let wrong = with(&[&named, "--gpu-runner=no/runner"]);
+    assert!(wrong.contains("it has no `kernels`"), "{wrong}");
+    let known = with(&[&named, "--grid=4"]);
+    assert!(known.contains("'--grid <N>'"), "{known}");
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

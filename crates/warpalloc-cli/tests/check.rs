@@ -319,6 +319,35 @@ fn github_gets_annotations_and_a_summary() {
     );
 }
 
+/// A step that works in a folder of the repository: annotations need paths from its root.
+#[test]
+fn annotations_are_placed_from_the_root_of_the_repository() {
+    let project = Project::new();
+    let text = kernel(20, ".maxntid 256");
+    let (plain, _) = text.split_once("\t.loc 1 5 3\n").unwrap();
+    let rest = text.split_once("\t.loc 1 5 3\n").unwrap().1;
+    fs::create_dir(project.path("sub")).unwrap();
+    project.write("sub/sum.ptx", &format!("{plain}{rest}"));
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpalloc"));
+        command.args(["check", "--no-ptxas", "."]).args(args);
+        command.current_dir(project.path("sub"));
+        command.env("GITHUB_WORKSPACE", project.0.path());
+        command.env("GITHUB_STEP_SUMMARY", project.path("summary.md"));
+        command.output().unwrap()
+    };
+    run(&["--update"]);
+    let table = project.read("sub/warpalloc.toml");
+    let table = table.replace("registers = 22", "registers = 20");
+    project.write("sub/warpalloc.toml", &table);
+    let told = out(&run(&["--github"]));
+    let annotation = told.lines().last().unwrap();
+    assert!(
+        annotation.starts_with("::error file=sub/sum.ptx,line="),
+        "{annotation}"
+    );
+}
+
 #[test]
 fn sarif_names_rule_place_and_kernel() {
     let project = Project::new();

@@ -77,6 +77,7 @@ fn run(folder: &Path, bin: &Path, script: &str) -> Output {
         .args(["-euo", "pipefail", "-c", script])
         .env("PATH", format!("{}:{path}", bin.display()))
         .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("XDG_STATE_HOME", folder.join("state"))
         .env("NO_COLOR", "1");
     command.output().unwrap()
 }

@@ -241,7 +241,7 @@ fn install_lays_out_a_toolkit_of_links() {
         format!("clang++ --ptxas-path={shadow}/bin/ptxas"),
         format!("export CUTE_DSL_PTXAS_PATH={shadow}/bin/ptxas"),
         format!("export MODULAR_NVPTX_COMPILER_PATH={shadow}/bin/ptxas"),
-        format!("export XLA_FLAGS=--xla_gpu_cuda_data_dir={shadow}"),
+        format!("export CUDA_ROOT={shadow} XLA_FLAGS=--xla_gpu_cuda_data_dir={shadow}"),
         format!("{shadow}/bin/nvcc in place of nvcc"),
     ] {
         assert!(told.contains(&line), "{line}\n{told}");

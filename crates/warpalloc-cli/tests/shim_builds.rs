@@ -109,17 +109,36 @@ fn compile_through_links(names: &[impl AsRef<str>]) {
 
 #[test]
 fn triton_compiles_through_its_variable() {
+    compile_with_triton("['softmax', 'matmul_fp16_capped', 'scans']", 3);
+}
+
+/// Kernels that Triton itself does not compile for this machine are no failure.
+#[test]
+#[ignore = "minutes"]
+fn triton_compiles_thirty_kernels_through_its_variable() {
+    compile_with_triton("cases.CASES", 30);
+}
+
+/// Compiles kernels of bench/triton_ptx.py with Triton's ptxas and with the shim: at least so many
+/// compile, the same ones both times, and each to the same machine code unless it was replaced.
+fn compile_with_triton(names: &str, least: usize) {
     let Some(python) = std::env::var_os("WARPALLOC_TRITON") else {
         eprintln!("skipped: no Triton; set WARPALLOC_TRITON to a Python that has it");
         return;
     };
-    let script = "
+    let script = format!(
+        "
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 import triton_ptx as cases
-for name in ['softmax', 'matmul_fp16_capped', 'scans']:
-    print(name, hashlib.sha256(cases.compiled(name, 90).asm['cubin']).hexdigest())
-";
+cases.triton.set_allocator(cases.scratch)
+for name in {names}:
+    try:
+        print(name, hashlib.sha256(cases.compiled(name, 90).asm['cubin']).hexdigest())
+    except Exception as error:
+        print(name, type(error).__name__)
+"
+    );
     let asked = Command::new(&python)
         .args([
             "-c",
@@ -132,7 +151,9 @@ for name in ['softmax', 'matmul_fp16_capped', 'scans']:
     let log = folder.path().join("log");
     let hashes = |cache: &str, shim: Option<PathBuf>| {
         let mut command = Command::new(&python);
-        command.args(["-c", script]).arg(repository().join("bench"));
+        command
+            .args(["-c", &script])
+            .arg(repository().join("bench"));
         command.env("TRITON_CACHE_DIR", folder.path().join(cache));
         command.env("WARPALLOC_SHIM_LOG", &log);
         command.env("XDG_CACHE_HOME", folder.path().join("cache"));
@@ -153,15 +174,19 @@ for name in ['softmax', 'matmul_fp16_capped', 'scans']:
     let shimmed = hashes("shimmed", Some(folder.path().join("shim/bin/ptxas")));
     let calls = calls(&log);
     let compilations = calls.iter().filter(|call| call["inputs"][0].is_string());
-    assert_eq!(compilations.count(), 3, "{calls:?}");
+    let is_compiled = |line: &&str| line.rsplit(' ').next().is_some_and(|hash| hash.len() == 64);
+    let compiled = plain.lines().filter(is_compiled).count();
+    assert!(compiled >= least, "{plain}");
+    assert_eq!(compilations.count(), compiled, "{calls:?}");
     let understood = |call: &Value| {
         let reason = call["reason"].as_str().unwrap_or_default();
         !reason.starts_with("not understood")
     };
     assert!(calls.iter().all(understood), "{calls:?}");
-    if calls.iter().all(|call| call["outcome"] != "replaced") {
-        assert_eq!(plain, shimmed);
-    }
+    let replaced = calls.iter().filter(|call| call["outcome"] == "replaced");
+    let lines = plain.lines().zip(shimmed.lines());
+    let other: Vec<_> = lines.filter(|(plain, shimmed)| plain != shimmed).collect();
+    assert_eq!(other.len(), replaced.count(), "{other:?}");
 }
 
 /// A kernel that needs no header of CUDA, so that any clang compiles it.

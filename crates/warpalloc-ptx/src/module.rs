@@ -266,16 +266,34 @@ fn allocate_text(
 /// The functions of a module as an allocator for `target` sees them, with their names;
 /// those that would be passed through are left out.
 pub fn lower_module(source: &str, target: &Target) -> Result<Vec<Function>, PtxError> {
+    lower_where(source, target, |_| true)
+}
+
+/// The function called `name` as an allocator for `target` sees it; `None` where there is none
+/// or it would be passed through.
+pub fn lower_function(
+    source: &str,
+    name: &str,
+    target: &Target,
+) -> Result<Option<Function>, PtxError> {
+    Ok(lower_where(source, target, |own| own == name)?.pop())
+}
+
+fn lower_where(
+    source: &str,
+    target: &Target,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Function>, PtxError> {
     let module = crate::parse(source).map_err(Box::new)?;
     let names = ModuleNames::of(&module);
-    let lowered =
-        functions_with_bodies(&module).filter_map(|(function, body)| {
-            match lower::lower(source, &names, function, body, target) {
-                Ok(lowered) => Some(Ok(lowered.function)),
-                Err(LowerError::Pass(_)) => None,
-                Err(LowerError::Error(error)) => Some(Err(PtxError::Source(error))),
-            }
-        });
+    let wanted = functions_with_bodies(&module).filter(|(f, _)| is_wanted(f.name.text));
+    let lowered = wanted.filter_map(|(function, body)| {
+        match lower::lower(source, &names, function, body, target) {
+            Ok(lowered) => Some(Ok(lowered.function)),
+            Err(LowerError::Pass(_)) => None,
+            Err(LowerError::Error(error)) => Some(Err(PtxError::Source(error))),
+        }
+    });
     lowered.collect()
 }
 

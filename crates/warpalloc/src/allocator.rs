@@ -83,7 +83,7 @@ pub fn allocate_all(
     results.map(|result| result.unwrap_or_else(lost)).collect()
 }
 
-/// Allocates one function after the other, proving them in the same memory.
+/// Allocates one function after the other in the same memory.
 ///
 /// It holds no state but memory: what it returns does not depend on what it did before, and
 /// it may move between threads.
@@ -114,16 +114,20 @@ impl Allocator {
         target: &Target,
         options: &Options,
     ) -> Result<Allocation, Error> {
-        let liveness = function.validated(target)?;
+        let mut liveness = function.validated(target, self.checker.scratch())?;
         let split = self.checker.split(function, Some(&liveness))?;
+        let scratch = self.checker.scratch();
         let mut allocation = match &split {
-            None => pipeline::allocate(function, &liveness, target, options)?,
+            None => pipeline::allocate(function, &liveness, target, options, scratch)?,
             Some(split) => {
-                let liveness = Liveness::compute(&split.function);
-                let allocation = pipeline::allocate(&split.function, &liveness, target, options);
+                let function = &split.function;
+                let mut liveness = Liveness::compute_in(function, scratch);
+                let allocation = pipeline::allocate(function, &liveness, target, options, scratch);
+                liveness.recycle(scratch);
                 allocation.map_err(|error| named(error, &split.webs))?
             }
         };
+        liveness.recycle(scratch);
         if options.verify {
             let mut clock = Clock::start();
             let checker = &mut self.checker;

@@ -9,6 +9,7 @@ use crate::interference::Interference;
 use crate::ir::{Facts, LiveRanges, Program, Value};
 use crate::passes::schedule::schedule;
 use crate::passes::split::{Crowds, split_long_values};
+use crate::scratch::Scratch;
 use crate::stats::GraphStats;
 use crate::target::Target;
 
@@ -80,7 +81,7 @@ impl DegreeChange {
             return None;
         }
         let graphs = |program: &Program, facts: &Facts| {
-            let graph = Interference::build(program, target, &facts.liveness);
+            let graph = Interference::build(program, target, &facts.liveness, &Scratch::default());
             let is_crowded =
                 |value: Value| crowds.of_file(target.class(program.values[value].class).file);
             (graph.stats(), graph.stats_of(is_crowded))

@@ -53,6 +53,7 @@ mod memory_operands;
 mod naive;
 mod passes;
 mod pipeline;
+mod scratch;
 mod spill;
 mod validate;
 

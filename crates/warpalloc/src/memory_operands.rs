@@ -14,6 +14,7 @@ use crate::cleanup::{Code, Step};
 use crate::cleanup::{Dead, Needs};
 use crate::error::{Error, Place};
 use crate::function::{Constraint, Function, Inst, Role, Stands};
+use crate::scratch::Scratch;
 use crate::target::{PReg, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use fixedbitset::FixedBitSet;
@@ -133,9 +134,10 @@ impl Lowered {
         target: &Target,
         lowered: Allocation,
         space: Space,
+        scratch: &Scratch,
     ) -> Allocation {
         let slots = Slots::new(function, target, &self.stands, &lowered, space);
-        let dead = DeadAfter::find(&self.function, target, &lowered);
+        let dead = DeadAfter::find(&self.function, target, &lowered, scratch);
         let mut raise = Raise {
             function,
             target,
@@ -228,8 +230,13 @@ impl Slots {
 struct DeadAfter(FixedBitSet);
 
 impl DeadAfter {
-    fn find(function: &Function, target: &Target, allocation: &Allocation) -> DeadAfter {
-        let code = Code::new(function, target, allocation);
+    fn find(
+        function: &Function,
+        target: &Target,
+        allocation: &Allocation,
+        scratch: &Scratch,
+    ) -> DeadAfter {
+        let code = Code::new(function, target, allocation, scratch);
         let needs = Needs::solve(&code, Dead::Stays);
         let mut dead = FixedBitSet::with_capacity(function.operand_count());
         for block in function.blocks() {

@@ -32,6 +32,7 @@ use crate::passes::hoist::{count_hoisted, hoist_invariants};
 use crate::passes::rematerialise::rematerialise;
 use crate::passes::schedule::schedule;
 use crate::passes::split::split_long_values;
+use crate::scratch::Scratch;
 use crate::stats::{Clock, Stats};
 use crate::target::{File, Target};
 use std::cell::OnceCell;
@@ -45,11 +46,12 @@ pub(crate) fn allocate(
     liveness: &Liveness,
     target: &Target,
     options: &Options,
+    scratch: &Scratch,
 ) -> Result<Allocation, Error> {
     if let Some(lowered) = memory_operands::lower(function, target) {
-        return allocate_lowered(function, &lowered, target, options);
+        return allocate_lowered(function, &lowered, target, options, scratch);
     }
-    let whole = Pipeline::new(function, liveness, target, options);
+    let whole = Pipeline::new(function, liveness, target, options, scratch);
     let colourer = &mut *colour::colourer(options);
     if options.frame_base == 0 {
         return whole.run(colourer);
@@ -62,7 +64,7 @@ pub(crate) fn allocate(
         .saturating_sub(options.frame_base as usize);
     let rest = target.clone().with_budget(File::MAIN, rest);
     let colourer = &mut *colour::colourer(options);
-    Pipeline::new(function, liveness, &rest, options).run(colourer)
+    Pipeline::new(function, liveness, &rest, options, scratch).run(colourer)
 }
 
 /// Allocates a function whose operands may be in memory.
@@ -71,12 +73,15 @@ fn allocate_lowered(
     lowered: &memory_operands::Lowered,
     target: &Target,
     options: &Options,
+    scratch: &Scratch,
 ) -> Result<Allocation, Error> {
     let in_place = |error| lowered.place_in(error);
-    let liveness = lowered.function.validated(target).map_err(in_place)?;
-    let allocation = allocate(&lowered.function, &liveness, target, options).map_err(in_place)?;
+    let liveness = lowered.function.validated(target, scratch);
+    let liveness = liveness.map_err(in_place)?;
+    let allocation = allocate(&lowered.function, &liveness, target, options, scratch);
+    let allocation = allocation.map_err(in_place)?;
     let space = spill_space(function, target, options)?;
-    let allocation = lowered.raise(function, target, allocation, space);
+    let allocation = lowered.raise(function, target, allocation, space, scratch);
     frame_within_limit(target, allocation.frame)?;
     Ok(allocation)
 }
@@ -101,6 +106,7 @@ struct Pipeline<'a> {
     liveness: &'a Liveness,
     target: &'a Target,
     options: &'a Options,
+    scratch: &'a Scratch,
     /// A schedule of lower pressure, where one was looked for and found.
     order: OnceCell<Option<Vec<Inst>>>,
     cycles: OnceCell<AddedCycles<'a>>,
@@ -152,12 +158,14 @@ impl<'a> Pipeline<'a> {
         liveness: &'a Liveness,
         target: &'a Target,
         options: &'a Options,
+        scratch: &'a Scratch,
     ) -> Pipeline<'a> {
         Pipeline {
             function,
             liveness,
             target,
             options,
+            scratch,
             order: OnceCell::new(),
             cycles: OnceCell::new(),
         }
@@ -300,8 +308,8 @@ impl<'a> Pipeline<'a> {
         let mut program = Program::new(self.function, self.target, order)?;
         clock.lap(&mut stats, "build");
         let mut facts = match is_fresh {
-            true => Facts::of_fresh(&program, self.liveness),
-            false => Facts::of(&program),
+            true => Facts::of_fresh(&program, self.liveness, self.scratch),
+            false => Facts::of_in(&program, self.scratch),
         };
         clock.lap(&mut stats, "analyse");
         stats.values = program.values.len() as u32;
@@ -318,7 +326,7 @@ impl<'a> Pipeline<'a> {
         };
         clock.lap(&mut stats, "hoist");
         Ok(Base {
-            problem: Problem::new(program, facts, self.target, self.options),
+            problem: Problem::new(program, facts, self.target, self.options, self.scratch),
             hoisted,
             stats,
         })
@@ -444,7 +452,7 @@ impl<'a> Pipeline<'a> {
     /// Keeps every value in memory: always possible where anything is.
     fn naive(&self, stats: Stats) -> Result<Allocation, Error> {
         let space = spill_space(self.function, self.target, self.options)?;
-        let mut allocation = naive::allocate(self.function, self.target, space)?;
+        let mut allocation = naive::allocate(self.function, self.target, space, self.scratch)?;
         allocation.stats.fell_back = self.options.strategy != Strategy::Naive;
         allocation.stats.iterations = stats.iterations;
         allocation.stats.live_through_calls = stats.live_through_calls;
@@ -457,7 +465,7 @@ impl<'a> Pipeline<'a> {
         let limits_moves = self.target.limits_moves();
         let is_wanted = self.options.cleanup || limits_moves;
         if is_wanted && cleanup::has_work(self.function, allocation) {
-            let mut code = Code::new(self.function, self.target, allocation);
+            let mut code = Code::new(self.function, self.target, allocation, self.scratch);
             if self.options.cleanup {
                 cleanup::run(&mut code);
                 frame::reorder_slots::run(&mut code, allocation.frame);
@@ -467,7 +475,7 @@ impl<'a> Pipeline<'a> {
                 let space = spill_space(self.function, self.target, self.options)?;
                 legal_moves::run(&mut code, space, &mut allocation.frame);
             }
-            code.write_to(allocation);
+            code.write_to(allocation, self.scratch);
         }
         clock.lap(&mut allocation.stats, "clean up");
         frame::compact::compact(self.function, self.target, allocation, self.options);

@@ -127,6 +127,12 @@ fn a_builder_names_what_does_not_exist() {
             }),
             "block0, inst1: v1 has class number 94, unknown to target hardware",
         ),
+        (
+            refused(|b, _, _| {
+                b.vreg(CLASS);
+            }),
+            "function: v1 has class number 94, unknown to target hardware",
+        ),
     ];
     for (error, expected) in expected {
         assert_eq!(error, expected);

@@ -32,6 +32,8 @@ pub struct Machine {
     pub source_read: f64,
     /// Cycles from any other instruction of variable latency to its reader.
     pub other: f64,
+    /// Cycles from an instruction of fixed latency to its reader, where only the text is known.
+    pub fixed: f64,
     /// Cycles of the memory pipe for a load of 4 bytes per thread from shared memory.
     pub shared_load_pipe: f64,
     /// The same for a store to shared memory.
@@ -88,6 +90,7 @@ impl Machine {
         miss: 100.0,
         source_read: 12.0,
         other: 24.0,
+        fixed: 5.0,
         shared_load_pipe: 0.5,
         shared_store_pipe: 0.5,
         local_load_pipe: 1.0,

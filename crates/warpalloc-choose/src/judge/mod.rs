@@ -15,9 +15,11 @@
 
 mod frequency;
 mod machine;
+mod text;
 mod warp;
 
-use warpalloc::target::occupancy::{Launch, occupancy};
+use warpalloc::function::Function;
+use warpalloc::target::occupancy::{Launch, Occupancy, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_sass::isa::{Effect, Inst, Space};
 use warpalloc_sass::loops::Loops;
@@ -76,13 +78,30 @@ pub struct Estimate {
     pub full: f64,
     /// Shared memory that the code declares, in bytes per block.
     pub shared_bytes: u64,
-    /// Whether it stores to local memory.
-    pub spills: bool,
+    /// Stores to local memory in the machine code; none where only the text is known.
+    pub local_stores: usize,
     /// The kernel's own instructions among them.
     work: f64,
 }
 
 impl Estimate {
+    /// One for tests.
+    #[cfg(test)]
+    pub(crate) fn of_stores(local_stores: usize) -> Estimate {
+        Estimate {
+            alone: 1.0,
+            full: 1.0,
+            shared_bytes: 0,
+            local_stores,
+            work: 0.0,
+        }
+    }
+
+    /// Whether it stores to local memory.
+    pub fn spills(&self) -> bool {
+        self.local_stores > 0
+    }
+
     /// This over `other`, alone and full. Where ptxas unrolled a loop in one of the two, an
     /// iteration of it does more work; cycles are compared for the same work.
     pub fn over(&self, other: &Estimate) -> [f64; 2] {
@@ -131,51 +150,116 @@ pub fn judge(
         .block_threads
         .or_else(|| function.block_threads())
         .unwrap_or(256);
-    let shared = function.shared_bytes + u64::from(setting.dynamic_shared);
-    let registers = function.registers.unwrap_or(255);
-    let launch = Launch {
-        registers_per_thread: registers,
+    let resources = Resources {
+        sm,
+        registers: function.registers.unwrap_or(255),
         block_threads,
-        shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
+        shared: function.shared_bytes + u64::from(setting.dynamic_shared),
+        frame: function
+            .stack_bytes
+            .unwrap_or(0)
+            .max(function.frame_bytes.unwrap_or(0)),
     };
-    let resident = occupancy(sm, &launch).ok().filter(|o| o.warps > 0);
-    let resident = resident.ok_or(JudgeError::DoesNotFit { registers, shared })?;
     let frequencies = frequency::frequencies(&cfg, &loops, machine.trips);
-    let frame = function
-        .stack_bytes
-        .unwrap_or(0)
-        .max(function.frame_bytes.unwrap_or(0));
-    let block_warps = f64::from(block_threads.div_ceil(32));
-    // Cycles per warp of the launch where each multiprocessor holds so many blocks.
-    let with_blocks = |blocks: f64| {
-        let frames = f64::from(frame) * blocks * f64::from(block_threads);
-        let cache = machine.first_level_bytes - blocks * shared as f64;
-        let beyond = |cache: f64, bytes: f64| (1.0 - cache.max(0.0) / bytes.max(1.0)).max(0.0);
-        let misses = Misses {
-            first_level: beyond(cache, frames),
-            second_level: beyond(machine.second_level_bytes, frames * machine.multiprocessors),
-        };
-        let cost = warp::simulate(machine, &code, &cfg, &frequencies, misses);
-        per_warp(machine, &cost, blocks * block_warps)
-    };
-    let most = f64::from(resident.blocks);
-    let alone = warp::simulate(machine, &code, &cfg, &frequencies, Misses::default());
-    let (alone_cycles, full) = match setting.blocks {
-        None => (alone.latency, with_blocks(most)),
-        Some(blocks) => {
-            let each = (f64::from(blocks) / machine.multiprocessors).ceil();
-            let held = each.min(most).max(1.0);
-            // Blocks that find no room wait for others to end.
-            let cycles = with_blocks(held);
-            (cycles, cycles)
-        }
-    };
+    let simulate = |misses| warp::simulate(machine, &code, &cfg, &frequencies, misses);
+    let alone = simulate(Misses::default());
+    let (alone_cycles, full) = resources.cycles(machine, setting.blocks, &alone, simulate)?;
     Ok(Estimate {
         alone: alone_cycles,
         full,
         shared_bytes: function.shared_bytes,
-        spills: code.insts().iter().any(stores_to_local),
+        local_stores: code.insts().iter().filter(|i| stores_to_local(i)).count(),
         work: alone.work,
+    })
+}
+
+/// What a kernel takes of a multiprocessor.
+#[derive(Clone, Copy, Debug)]
+pub struct Resources {
+    /// The machine.
+    pub sm: Sm,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Threads per block.
+    pub block_threads: u32,
+    /// Bytes of shared memory per block, the dynamic share included.
+    pub shared: u64,
+    /// Bytes of local memory per thread.
+    pub frame: u32,
+}
+
+impl Resources {
+    /// Blocks and warps that a multiprocessor holds at a time.
+    fn resident(&self) -> Result<Occupancy, JudgeError> {
+        let launch = Launch {
+            registers_per_thread: self.registers,
+            block_threads: self.block_threads,
+            shared_bytes: u32::try_from(self.shared).unwrap_or(u32::MAX),
+        };
+        let resident = occupancy(self.sm, &launch).ok().filter(|o| o.warps > 0);
+        resident.ok_or(JudgeError::DoesNotFit {
+            registers: self.registers,
+            shared: self.shared,
+        })
+    }
+
+    /// Warps that a multiprocessor holds at a time; none where it holds no block.
+    pub(crate) fn warps(&self) -> u32 {
+        self.resident().map_or(0, |resident| resident.warps)
+    }
+
+    /// Cycles per warp alone and on a full machine, or twice those of a launch of so many blocks.
+    fn cycles(
+        &self,
+        machine: &Machine,
+        blocks: Option<u32>,
+        alone: &Cost,
+        simulate: impl Fn(Misses) -> Cost,
+    ) -> Result<(f64, f64), JudgeError> {
+        let resident = self.resident()?;
+        let block_warps = f64::from(self.block_threads.div_ceil(32));
+        // Cycles per warp of the launch where each multiprocessor holds so many blocks.
+        let with_blocks = |blocks: f64| {
+            let frames = f64::from(self.frame) * blocks * f64::from(self.block_threads);
+            let cache = machine.first_level_bytes - blocks * self.shared as f64;
+            let beyond = |cache: f64, bytes: f64| (1.0 - cache.max(0.0) / bytes.max(1.0)).max(0.0);
+            let misses = Misses {
+                first_level: beyond(cache, frames),
+                second_level: beyond(machine.second_level_bytes, frames * machine.multiprocessors),
+            };
+            per_warp(machine, &simulate(misses), blocks * block_warps)
+        };
+        let most = f64::from(resident.blocks);
+        Ok(match blocks {
+            None => (alone.latency, with_blocks(most)),
+            Some(blocks) => {
+                let each = (f64::from(blocks) / machine.multiprocessors).ceil();
+                let held = each.min(most).max(1.0);
+                // Blocks that find no room wait for others to end.
+                let cycles = with_blocks(held);
+                (cycles, cycles)
+            }
+        })
+    }
+}
+
+/// Estimates a kernel from its text, which says nothing of what ptxas will add. Only estimates of
+/// texts can be compared with each other.
+pub fn judge_text(
+    machine: &Machine,
+    function: &Function,
+    resources: Resources,
+    blocks: Option<u32>,
+) -> Result<Estimate, JudgeError> {
+    let simulate = |misses| text::simulate(machine, function, misses);
+    let alone = simulate(Misses::default());
+    let (alone_cycles, full) = resources.cycles(machine, blocks, &alone, simulate)?;
+    Ok(Estimate {
+        alone: alone_cycles,
+        full,
+        shared_bytes: resources.shared,
+        local_stores: 0,
+        work: 0.0,
     })
 }
 
@@ -214,7 +298,7 @@ mod tests {
             alone: cycles,
             full: cycles,
             shared_bytes: 0,
-            spills: true,
+            local_stores: 1,
             work,
         };
         let unrolled = estimate(150.0, 2.0);

@@ -27,7 +27,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn add(&mut self, block: &Cost, frequency: f64) {
+    pub(super) fn add(&mut self, block: &Cost, frequency: f64) {
         self.latency += block.latency * frequency;
         self.issue += block.issue * frequency;
         self.memory += block.memory * frequency;

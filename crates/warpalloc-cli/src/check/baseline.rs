@@ -1,6 +1,7 @@
 //! The file that holds the figures: read with the lines of its tables, written so that what a
 //! person added stays.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -40,6 +41,8 @@ pub struct Baseline {
     /// The most that new kernels may take.
     pub limits: Figures,
     pub entries: Vec<Entry>,
+    /// Where in `entries` the table of a kernel is.
+    by_key: BTreeMap<Key, usize>,
     document: DocumentMut,
 }
 
@@ -63,6 +66,7 @@ impl Baseline {
             tolerance: Tolerances::default(),
             limits: Figures::default(),
             entries: Vec::new(),
+            by_key: BTreeMap::new(),
             document: START.parse().unwrap_or_default(),
         }
     }
@@ -132,6 +136,9 @@ impl Baseline {
             ptxas,
             tolerance,
             limits,
+            by_key: (0..entries.len())
+                .map(|at| (entries[at].key.clone(), at))
+                .collect(),
             entries,
             document: document.into_mut(),
         })
@@ -139,11 +146,9 @@ impl Baseline {
 
     /// The table that a kernel is held to: its own, or that of all kernels of its name.
     pub fn entry(&self, key: &Key) -> Option<&Entry> {
-        let same = |entry: &&Entry| entry.key == *key;
-        let general = |entry: &&Entry| entry.key == key.without_file();
-        let mut entries = self.entries.iter();
-        let own = entries.find(same);
-        own.or_else(|| self.entries.iter().find(general))
+        let own = self.by_key.get(key);
+        let found = own.or_else(|| self.by_key.get(&key.without_file()));
+        found.map(|at| &self.entries[*at])
     }
 
     /// The text with new figures: tables sorted, comments and tolerances kept.
@@ -162,22 +167,22 @@ impl Baseline {
             Some(Item::ArrayOfTables(tables)) => tables.into_iter().collect(),
             _ => Vec::new(),
         };
-        let old: Vec<(Key, Table)> = self
+        let mut old: BTreeMap<Key, Table> = self
             .entries
             .iter()
             .map(|entry| entry.key.clone())
             .zip(old)
             .collect();
-        let is_seen = |key: &Key| kernels.iter().any(|kernel| kernel.key == *key);
         let mut tables: Vec<(Key, Table)> = Vec::new();
         for kernel in kernels {
-            let mine = old.iter().find(|(key, _)| *key == kernel.key);
-            let mut table = mine.map(|(_, table)| table.clone()).unwrap_or_default();
-            write(&mut table, kernel, only_better && mine.is_some());
+            let mine = old.remove(&kernel.key);
+            let is_known = mine.is_some();
+            let mut table = mine.unwrap_or_default();
+            write(&mut table, kernel, only_better && is_known);
             tables.push((kernel.key.clone(), table));
         }
         if is_partial {
-            tables.extend(old.into_iter().filter(|(key, _)| !is_seen(key)));
+            tables.extend(old);
         }
         tables.sort_by(|a, b| a.0.cmp(&b.0));
         let mut array = ArrayOfTables::new();

@@ -1,7 +1,7 @@
 //! What moved, as annotations and as a summary of a step of a GitHub workflow.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::judge::{Judgement, Row, Verdict};
 use super::show;
@@ -21,11 +21,14 @@ pub fn place(judgement: &Judgement, row: &Row) -> Option<(String, u32)> {
 
 /// Annotations are placed by paths within the repository.
 fn in_workspace(file: &str) -> String {
-    let workspace = std::env::var_os("GITHUB_WORKSPACE").map(std::path::PathBuf::from);
+    let workspace = std::env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
     let workspace = workspace.or_else(|| std::env::current_dir().ok());
-    let within =
-        workspace.and_then(|root| Path::new(file).strip_prefix(root).ok().map(Path::to_owned));
-    within.map_or(file.to_owned(), |path| path.display().to_string())
+    let within = || {
+        let whole = std::path::absolute(file).ok()?;
+        let path = whole.strip_prefix(workspace?).ok()?;
+        Some(path.display().to_string())
+    };
+    within().unwrap_or_else(|| file.to_owned())
 }
 
 /// A line per kernel that moved.

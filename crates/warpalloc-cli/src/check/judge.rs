@@ -1,5 +1,7 @@
 //! What moved since the baseline, and whether that is allowed.
 
+use std::collections::BTreeSet;
+
 use anyhow::bail;
 
 use super::baseline::{Baseline, Entry};
@@ -143,11 +145,12 @@ impl<'r> Judgement<'r> {
                 moves,
             });
         }
-        let is_here = |entry: &Entry| {
-            let is_used = |row: &Row| row.entry.is_some_and(|e| std::ptr::eq(e, entry));
-            rows.iter().any(is_used)
-        };
-        let gone = baseline.entries.iter().filter(|entry| !is_here(entry));
+        let here: BTreeSet<&Key> = rows
+            .iter()
+            .filter_map(|row| Some(&row.entry?.key))
+            .collect();
+        let entries = baseline.entries.iter();
+        let gone = entries.filter(|entry| !here.contains(&entry.key));
         let gone = gone.filter(|_| !is_partial).collect();
         Ok(Judgement {
             baseline: &baseline.name,

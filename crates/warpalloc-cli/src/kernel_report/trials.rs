@@ -129,7 +129,7 @@ impl Tried<'_> {
     fn weight(&self, cap: Option<u32>, strategy: Strategy) -> usize {
         let weight = match strategy {
             _ if self.fits(cap) => 1,
-            Strategy::Briggs => 12,
+            Strategy::Briggs => 16,
             Strategy::Fatpoint => 5,
             _ => 2,
         };

@@ -143,6 +143,7 @@ fn replacement(
             grid: None,
             dynamic_shared: None,
             machine_code: true,
+            measure: None,
             cache: cache.as_ref(),
         };
         let choice = warpalloc_choose::choose(request, None).map_err(|error| error.to_string())?;

@@ -149,16 +149,20 @@ fn settings(folder: &Path, has_toolkit: bool) -> Vec<Setting> {
             format!("export TRITON_PTXAS_BLACKWELL_PATH={ptxas}"),
         ),
         ("clang", format!("clang++ --ptxas-path={ptxas}")),
-        ("CuTe DSL", format!("export CUTE_DSL_PTXAS_PATH={ptxas}")),
+        (
+            "FlashAttention, quack",
+            format!("export CUTE_DSL_PTXAS_PATH={ptxas}"),
+        ),
         (
             "Mojo",
             format!("export MODULAR_NVPTX_COMPILER_PATH={ptxas}"),
         ),
     ];
     if has_toolkit {
+        // JAX puts the toolkit that it finds itself in the place of the flag's, unless the variable names one.
         settings.push((
             "JAX",
-            format!("export XLA_FLAGS=--xla_gpu_cuda_data_dir={root}"),
+            format!("export CUDA_ROOT={root} XLA_FLAGS=--xla_gpu_cuda_data_dir={root}"),
         ));
         settings.push(("nvcc", format!("{root}/bin/nvcc in place of nvcc")));
     }

@@ -39,7 +39,7 @@ pub trait Cfg {
 /// are read after the terminator of the block it leaves.
 pub trait Code: Cfg {
     /// What names a value; values are numbered `0..value_count()`.
-    type Value: EntityRef + Ord;
+    type Value: EntityRef + Ord + Send + 'static;
     /// What names an instruction.
     type Point: Copy;
 

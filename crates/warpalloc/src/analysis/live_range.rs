@@ -95,7 +95,7 @@ pub struct LiveRanges<V = VReg> {
     occurrences: Rows<V, Occurrence>,
 }
 
-impl<V: EntityRef + Ord> LiveRanges<V> {
+impl<V: EntityRef + Ord + Send + 'static> LiveRanges<V> {
     /// Builds the ranges of all values.
     pub fn compute(code: &impl Code<Value = V>, liveness: &Liveness<V>) -> LiveRanges<V> {
         let segments = Sweep::new(code, liveness).run();
@@ -144,7 +144,9 @@ impl<V: EntityRef + Ord> LiveRanges<V> {
     }
 }
 
-fn occurrences<V: EntityRef + Ord>(code: &impl Code<Value = V>) -> Rows<V, Occurrence> {
+fn occurrences<V: EntityRef + Ord + Send + 'static>(
+    code: &impl Code<Value = V>,
+) -> Rows<V, Occurrence> {
     let mut pairs = Vec::new();
     let (mut number, mut operand) = (0, 0);
     for block in code.all_blocks() {

@@ -35,7 +35,7 @@ pub struct NextUses<V = VReg> {
     exit: Rows<Block, (V, u32)>,
 }
 
-impl<V: EntityRef + Ord> NextUses<V> {
+impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
     /// Finds the distances of everything live at block boundaries.
     pub fn compute(
         code: &impl Code<Value = V>,
@@ -178,7 +178,7 @@ fn later(steps: u32, distance: u32) -> u32 {
 
 /// For each value live into a block, the index of the first instruction that reads it
 /// there, the block's length if only its edges do, [`NEVER`] if it passes through.
-fn first_reads<V: EntityRef + Ord>(
+fn first_reads<V: EntityRef + Ord + Send + 'static>(
     code: &impl Code<Value = V>,
     liveness: &Liveness<V>,
 ) -> Rows<Block, (V, u32)> {

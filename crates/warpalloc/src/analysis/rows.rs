@@ -1,5 +1,6 @@
 //! One list per entity, all in one piece of memory.
 
+use crate::scratch::Scratch;
 use cranelift_entity::EntityRef;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,11 +14,20 @@ pub(crate) struct Rows<K, T> {
     key: PhantomData<K>,
 }
 
-impl<K: EntityRef, T: Copy> Rows<K, T> {
+impl<K: EntityRef, T: Copy + Send + 'static> Rows<K, T> {
     /// Sorts pairs by key, keeping the order of pairs with equal keys: a counting sort,
     /// linear in the number of pairs and keys.
     pub fn from_pairs(keys: usize, pairs: impl Iterator<Item = (K, T)> + Clone) -> Rows<K, T> {
-        let mut starts = vec![0u32; keys + 1];
+        Rows::from_pairs_in(keys, pairs, &Scratch::default())
+    }
+
+    /// The same in memory of `scratch`.
+    pub fn from_pairs_in(
+        keys: usize,
+        pairs: impl Iterator<Item = (K, T)> + Clone,
+        scratch: &Scratch,
+    ) -> Rows<K, T> {
+        let mut starts = scratch.filled(0u32, keys + 1);
         let mut any = None;
         pairs.clone().for_each(|(key, item)| {
             starts[key.index() + 1] += 1;
@@ -26,7 +36,8 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
         for key in 0..keys {
             starts[key + 1] += starts[key];
         }
-        let mut items = any.map_or(Vec::new(), |any| vec![any; starts[keys] as usize]);
+        let filled = |any| scratch.filled(any, starts[keys] as usize);
+        let mut items = any.map_or(Vec::new(), filled);
         // Each start moves to its row's end, which is the next row's start.
         pairs.for_each(|(key, item)| {
             let at = &mut starts[key.index()];
@@ -44,12 +55,14 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
 
     /// The same lists for `keys` keys, except where `other` gives one. Keys that have no
     /// list yet get an empty one.
-    pub fn replaced<'a>(&self, keys: usize, other: impl Fn(K) -> Option<&'a [T]>) -> Rows<K, T>
-    where
-        T: 'a,
-    {
-        let mut starts = Vec::with_capacity(keys + 1);
-        let mut items = Vec::with_capacity(self.items.len() + self.items.len() / 4);
+    pub fn replaced_in<'a>(
+        &self,
+        keys: usize,
+        other: impl Fn(K) -> Option<&'a [T]>,
+        scratch: &Scratch,
+    ) -> Rows<K, T> {
+        let mut starts = scratch.take(keys + 1);
+        let mut items = scratch.take(self.items.len() + self.items.len() / 4);
         starts.push(0);
         for key in (0..keys).map(K::new) {
             match other(key) {
@@ -66,6 +79,23 @@ impl<K: EntityRef, T: Copy> Rows<K, T> {
             items,
             key: PhantomData,
         }
+    }
+
+    /// No lists yet, with room for `keys` of them and `items` items in all.
+    pub fn with_capacity(keys: usize, items: usize, scratch: &Scratch) -> Rows<K, T> {
+        let mut starts = scratch.take(keys + 1);
+        starts.push(0);
+        Rows {
+            starts,
+            items: scratch.take(items),
+            key: PhantomData,
+        }
+    }
+
+    /// Leaves its memory to others; no key has a list any more.
+    pub fn recycle(&mut self, scratch: &Scratch) {
+        scratch.give(std::mem::take(&mut self.starts));
+        scratch.give(std::mem::take(&mut self.items));
     }
 
     /// Adds a list, for the next key.

@@ -11,6 +11,7 @@ use super::live::Lists;
 use crate::allocation::{Allocation, Edit, Point};
 use crate::analysis::{Dominators, Order};
 use crate::function::{Function, Inst, Kind, VReg};
+use crate::scratch::Scratch;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 pub(super) struct Equations {
@@ -32,7 +33,11 @@ pub(super) struct Equations {
 }
 
 impl Equations {
-    pub(super) fn collect(function: &Function, allocation: &Allocation) -> Equations {
+    pub(super) fn collect(
+        function: &Function,
+        allocation: &Allocation,
+        scratch: &Scratch,
+    ) -> Equations {
         let recomputed = |(_, edit): (Point, &Edit)| match edit {
             Edit::Recompute { inst, .. } => Some(*inst),
             _ => None,
@@ -69,8 +74,8 @@ impl Equations {
         }
         Equations {
             valid: vec![false; insts.len()],
-            by_vreg: Lists::new(function.vreg_count(), &mentions),
-            reading: Lists::new(function.vreg_count(), &reading),
+            by_vreg: Lists::new(function.vreg_count(), &mentions, scratch),
+            reading: Lists::new(function.vreg_count(), &reading, scratch),
             vreg_count: function.vreg_count(),
             insts,
             of_inst,

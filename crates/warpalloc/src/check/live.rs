@@ -14,6 +14,7 @@
 use super::equations::Equations;
 use crate::allocation::{Allocation, Edit};
 use crate::function::{Block, Function, Inst, Kind, VReg};
+use crate::scratch::Scratch;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::ops::Range;
 
@@ -27,30 +28,43 @@ impl Live {
         function: &Function,
         allocation: &Allocation,
         equations: &Equations,
+        scratch: &Scratch,
     ) -> Live {
-        let events = Events::collect(function, allocation, equations);
+        let events = Events::collect(function, allocation, equations, scratch);
         let mut walk = Walk {
             function,
             live_for: SecondaryMap::new(),
             written_for: SecondaryMap::new(),
             param_for: SecondaryMap::new(),
-            work: Vec::new(),
-            found: Vec::new(),
+            work: scratch.growing(),
+            found: scratch.growing(),
         };
         let records = equations.records().map(|(record, _)| record);
         for vreg in function.vregs().chain(records) {
             walk.run(vreg, &events);
         }
         // Walks run by ascending vreg, and lists keep that order.
-        Live {
-            by_block: Lists::new(function.block_count(), &walk.found),
-        }
+        let by_block = Lists::new(function.block_count(), &walk.found, scratch);
+        scratch.give(walk.found);
+        scratch.give(walk.work);
+        events.recycle(scratch);
+        Live { by_block }
+    }
+
+    /// Leaves its memory to others.
+    pub(super) fn recycle(self, scratch: &Scratch) {
+        self.by_block.recycle(scratch);
     }
 
     /// For each block, what `expand` makes of each virtual register live at its start.
-    pub(super) fn expand(&self, expand: impl Fn(VReg) -> Range<u32>) -> Lists<u32> {
-        let mut starts = vec![0];
-        let mut items = Vec::with_capacity(self.by_block.items.len());
+    pub(super) fn expand(
+        &self,
+        expand: impl Fn(VReg) -> Range<u32>,
+        scratch: &Scratch,
+    ) -> Lists<u32> {
+        let mut starts = scratch.take(self.by_block.starts.len());
+        starts.push(0);
+        let mut items = scratch.take(self.by_block.items.len());
         for block in 0..self.by_block.starts.len() - 1 {
             let vregs = self.by_block.of(block).iter();
             items.extend(vregs.flat_map(|&vreg| expand(vreg)));
@@ -78,16 +92,21 @@ struct Events {
 }
 
 impl Events {
-    fn collect(function: &Function, allocation: &Allocation, equations: &Equations) -> Events {
+    fn collect(
+        function: &Function,
+        allocation: &Allocation,
+        equations: &Equations,
+        scratch: &Scratch,
+    ) -> Events {
         let mut scan = Scan {
             function,
             equations,
             written_in: SecondaryMap::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            edges: Vec::new(),
+            reads: scratch.growing(),
+            writes: scratch.growing(),
+            edges: scratch.growing(),
         };
-        let mut params = Vec::new();
+        let mut params = scratch.growing();
         for block in function.blocks() {
             params.extend(
                 function
@@ -99,12 +118,24 @@ impl Events {
             scan.block(block, allocation);
         }
         let vregs = function.vreg_count() + equations.records().len();
-        Events {
-            reads: Lists::new(vregs, &scan.reads),
-            writes: Lists::new(vregs, &scan.writes),
-            params: Lists::new(vregs, &params),
-            edges: Lists::new(vregs, &scan.edges),
-        }
+        let events = Events {
+            reads: Lists::new(vregs, &scan.reads, scratch),
+            writes: Lists::new(vregs, &scan.writes, scratch),
+            params: Lists::new(vregs, &params, scratch),
+            edges: Lists::new(vregs, &scan.edges, scratch),
+        };
+        [scan.reads, scan.writes, params]
+            .into_iter()
+            .for_each(|pairs| scratch.give(pairs));
+        scratch.give(scan.edges);
+        events
+    }
+
+    fn recycle(self, scratch: &Scratch) {
+        [self.reads, self.writes, self.params]
+            .into_iter()
+            .for_each(|lists| lists.recycle(scratch));
+        self.edges.recycle(scratch);
     }
 }
 
@@ -256,23 +287,30 @@ pub(super) struct Lists<T> {
     items: Vec<T>,
 }
 
-impl<T: Copy> Lists<T> {
+impl<T: Copy + Send + 'static> Lists<T> {
     /// Sorts `pairs` into lists by their first component, keeping order within a list.
-    pub(super) fn new(count: usize, pairs: &[(usize, T)]) -> Lists<T> {
-        let mut starts = vec![0; count + 1];
+    pub(super) fn new(count: usize, pairs: &[(usize, T)], scratch: &Scratch) -> Lists<T> {
+        let mut starts = scratch.filled(0, count + 1);
         for &(index, _) in pairs {
             starts[index + 1] += 1;
         }
         for index in 0..count {
             starts[index + 1] += starts[index];
         }
-        let mut next = starts.clone();
-        let mut items: Vec<T> = pairs.iter().map(|&(_, item)| item).collect();
+        let mut next = scratch.collected(starts.iter().copied());
+        let mut items = scratch.collected(pairs.iter().map(|&(_, item)| item));
         for &(index, item) in pairs {
             items[next[index] as usize] = item;
             next[index] += 1;
         }
+        scratch.give(next);
         Lists { starts, items }
+    }
+
+    /// Leaves its memory to others.
+    pub(super) fn recycle(self, scratch: &Scratch) {
+        scratch.give(self.starts);
+        scratch.give(self.items);
     }
 
     /// The list at `index`.

@@ -57,7 +57,14 @@ impl Checker {
         let function = split.map_or(function, |split| &split.function);
         rules::check(function, target, allocation)?;
         order::check(function, allocation)?;
-        let scratch = &mut self.scratch;
-        flow::locate(function, target, allocation, scratch, split, labels)
+        let (memory, scratch) = (&mut self.flow, &self.scratch);
+        flow::locate(
+            function,
+            target,
+            allocation,
+            memory,
+            scratch,
+            (split, labels),
+        )
     }
 }

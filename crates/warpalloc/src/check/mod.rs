@@ -120,6 +120,7 @@ pub(crate) use webs::Split;
 use crate::allocation::Allocation;
 use crate::analysis::Liveness;
 use crate::function::{Function, VReg};
+use crate::scratch::Scratch;
 use crate::target::Target;
 use cranelift_entity::EntitySet;
 use webs::is_single;
@@ -147,7 +148,8 @@ fn valid(function: &Function, target: &Target) -> Result<(), Box<Violation>> {
 /// Checks one allocation after the other in the same memory.
 #[derive(Default)]
 pub struct Checker {
-    scratch: flow::Scratch,
+    scratch: Scratch,
+    flow: flow::Memory,
     written: EntitySet<VReg>,
 }
 
@@ -191,6 +193,11 @@ impl Checker {
         let function = split.map_or(function, |split| &split.function);
         rules::check(function, target, allocation)?;
         order::check(function, allocation)?;
-        flow::check(function, target, allocation, &mut self.scratch)
+        flow::check(function, target, allocation, &mut self.flow, &self.scratch)
+    }
+
+    /// The memory that is shared with what makes the allocations.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 }

@@ -251,12 +251,14 @@ impl Rules<'_> {
             if position == at || is_apart || in_memory(position).is_some() {
                 continue;
             }
-            let (reg, hit) = (self.named(regs[at]), self.named(regs[position]));
+            let named = || (self.named(regs[at]), self.named(regs[position]));
             if other.role.writes() {
-                return Err(Fault::ResultsOverlap { reg, other: hit });
+                let (reg, other) = named();
+                return Err(Fault::ResultsOverlap { reg, other });
             }
             if role == Role::EarlyDef {
-                return Err(Fault::EarlyOverlap { reg, input: hit });
+                let (reg, input) = named();
+                return Err(Fault::EarlyOverlap { reg, input });
             }
         }
         Ok(())

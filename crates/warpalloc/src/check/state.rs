@@ -1,5 +1,6 @@
 //! Value numbers in locations, and partitions of them at block boundaries.
 
+use crate::scratch::Scratch;
 use crate::target::{File, SpillPath, Target};
 use rustc_hash::FxHashMap;
 
@@ -87,6 +88,14 @@ pub(super) struct Partition {
     pub classes: u32,
     /// Equations that hold, ascending.
     pub equations: Vec<u32>,
+}
+
+impl Partition {
+    /// Leaves its memory to others.
+    pub(super) fn recycle(self, scratch: &Scratch) {
+        scratch.give(self.parts);
+        scratch.give(self.locations);
+    }
 }
 
 /// The contents of all locations, units first and then words of the frame.
@@ -184,10 +193,11 @@ impl Meet {
         base: Value,
         values: &[Value],
         locations: &Locations,
+        scratch: &Scratch,
     ) -> Partition {
         self.round += 1;
         let mut classes = 0;
-        let mut parts = Vec::with_capacity(values.len());
+        let mut parts = scratch.take(values.len());
         for &value in values {
             let index = (value - base) as usize;
             if self.class_of.len() <= index {
@@ -200,7 +210,7 @@ impl Meet {
             }
             parts.push(entry.1);
         }
-        let mut held = Vec::new();
+        let mut held = scratch.take(values.len());
         for (location, content) in locations.occupied() {
             let index = (content.value() - base) as usize;
             if let Some(&(round, class)) = self.class_of.get(index)

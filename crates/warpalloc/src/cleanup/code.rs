@@ -2,6 +2,7 @@
 
 use crate::allocation::{Allocation, Edit, Edits, Point, SlotAddr, Space};
 use crate::function::{Block, Clobbers, Effect, Function, Inst, Kind, Role};
+use crate::scratch::Scratch;
 use crate::target::{PReg, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use rustc_hash::FxHashMap;
@@ -57,11 +58,16 @@ pub(crate) struct Code<'a> {
 
 impl<'a> Code<'a> {
     /// The code of `allocation`.
-    pub fn new(function: &'a Function, target: &'a Target, allocation: &Allocation) -> Code<'a> {
+    pub fn new(
+        function: &'a Function,
+        target: &'a Target,
+        allocation: &Allocation,
+        scratch: &Scratch,
+    ) -> Code<'a> {
         let edits = &allocation.edits;
         let is_deleted = |inst| allocation.deleted.contains(inst);
         let block_steps = |block: Block| {
-            let mut steps = Vec::new();
+            let mut steps = scratch.take(2 * function.block_insts(block).len());
             for inst in allocation.block_insts(function, block) {
                 let edit = |point| move |e: &Edit| Step::Edit(point, e.clone());
                 steps.extend(edits.before(inst).map(edit(Point::Before(inst))));
@@ -88,7 +94,7 @@ impl<'a> Code<'a> {
         let mut code = Code {
             function,
             target,
-            registers: allocation.registers.clone(),
+            registers: scratch.collected(allocation.registers.iter().copied()),
             deleted: allocation.deleted.clone(),
             blocks: function.blocks().map(block_steps).collect(),
             edges: function.blocks().map(edge_steps).collect(),
@@ -240,9 +246,11 @@ impl<'a> Code<'a> {
     }
 
     /// Makes `allocation` what the code has become.
-    pub fn write_to(mut self, allocation: &mut Allocation) {
+    pub fn write_to(mut self, allocation: &mut Allocation, scratch: &Scratch) {
         allocation.edits = Edits::new(self.function, self.edits());
-        allocation.registers = self.registers;
+        std::mem::swap(&mut allocation.registers, &mut self.registers);
+        self.blocks.drain(..).for_each(|steps| scratch.give(steps));
+        scratch.give(self.registers);
         allocation.deleted = self.deleted;
         allocation.stats.edits = allocation.edits.counts();
     }
@@ -251,7 +259,7 @@ impl<'a> Code<'a> {
     fn edits(&mut self) -> Vec<(Point, Edit)> {
         let edges = self.edges.iter_mut().flatten();
         let lists = self.blocks.iter_mut().chain(edges);
-        let steps = lists.flat_map(std::mem::take);
+        let steps = lists.flat_map(|steps| steps.drain(..));
         let edit = |step| match step {
             Step::Edit(point, edit) => Some((point, edit)),
             Step::Inst(_) => None,

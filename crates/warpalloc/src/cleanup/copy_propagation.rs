@@ -163,21 +163,15 @@ impl Walk<'_, '_> {
     }
 
     fn steps(&mut self, steps: Vec<Step>) -> Vec<Step> {
-        let mut kept = Vec::with_capacity(steps.len());
-        for step in steps {
-            match step {
-                Step::Inst(inst) => {
-                    if self.instruction(inst) {
-                        kept.push(step);
-                    }
-                }
-                Step::Edit(point, edit) => match self.edit(edit) {
-                    Some(edit) => kept.push(Step::Edit(point, edit)),
-                    None => self.counts.redundant += 1,
-                },
+        let kept = steps.into_iter().filter_map(|step| match step {
+            Step::Inst(inst) => self.instruction(inst).then_some(step),
+            Step::Edit(point, edit) => {
+                let edit = self.edit(edit);
+                self.counts.redundant += u32::from(edit.is_none());
+                Some(Step::Edit(point, edit?))
             }
-        }
-        kept
+        });
+        kept.collect()
     }
 
     /// Runs an instruction; whether it stays.

@@ -59,6 +59,7 @@ impl Needs {
             }
         };
         let nothing = FixedBitSet::with_capacity(code.location_count());
+        let (mut needed, mut on_edge) = (nothing.clone(), nothing.clone());
         let mut needs = Needs {
             at_start: vec![nothing; code.blocks.len()],
             preserved,
@@ -68,11 +69,11 @@ impl Needs {
         let mut worklist: Vec<Block> = function.blocks().collect();
         while let Some(block) = worklist.pop() {
             queued[block.index()] = false;
-            let needed = needs.before(code, block);
+            needs.before(code, block, &mut needed, &mut on_edge);
             if needed == needs.at_start[block.index()] {
                 continue;
             }
-            needs.at_start[block.index()] = needed;
+            std::mem::swap(&mut needs.at_start[block.index()], &mut needed);
             for &pred in function.preds(block) {
                 if !std::mem::replace(&mut queued[pred.index()], true) {
                     worklist.push(pred);
@@ -87,24 +88,31 @@ impl Needs {
         &self.at_start[block.index()]
     }
 
-    fn before(&self, code: &Code, block: Block) -> FixedBitSet {
-        let mut needed = FixedBitSet::with_capacity(code.location_count());
+    /// Finds the locations `needed` at the start of `block`, by way of those `on_edge`.
+    fn before(
+        &self,
+        code: &Code,
+        block: Block,
+        needed: &mut FixedBitSet,
+        on_edge: &mut FixedBitSet,
+    ) {
+        needed.clear();
         for (edge, steps) in code
             .function
             .succs(block)
             .iter()
             .zip(&code.edges[block.index()])
         {
-            let mut on_edge = self.at_start[edge.block.index()].clone();
+            on_edge.clear();
+            on_edge.union_with(&self.at_start[edge.block.index()]);
             for step in steps.iter().rev() {
-                self.step_back(code, step, &mut on_edge);
+                self.step_back(code, step, on_edge);
             }
-            needed.union_with(&on_edge);
+            needed.union_with(on_edge);
         }
         for step in code.blocks[block.index()].iter().rev() {
-            self.step_back(code, step, &mut needed);
+            self.step_back(code, step, needed);
         }
-        needed
     }
 
     /// Moves from after `step` to before it; whether it stays.
@@ -142,16 +150,15 @@ impl Needs {
     fn sweep(
         &self,
         code: &mut Code,
-        steps: Vec<Step>,
+        mut steps: Vec<Step>,
         needed: &mut FixedBitSet,
         counts: &mut CleanupCounts,
     ) -> Vec<Step> {
-        let mut kept = Vec::with_capacity(steps.len());
-        for step in steps.into_iter().rev() {
+        steps.reverse();
+        let kept = steps.into_iter().filter_map(|step| {
             let step = half_of_swap(code, step, needed, counts);
             if self.step_back(code, &step, needed) {
-                kept.push(step);
-                continue;
+                return Some(step);
             }
             match step {
                 Step::Edit(..) => counts.dead_edits += 1,
@@ -160,7 +167,10 @@ impl Needs {
                     code.deleted.insert(inst);
                 }
             }
-        }
+            None
+        });
+        // In the memory of the steps.
+        let mut kept: Vec<Step> = kept.collect();
         kept.reverse();
         kept
     }

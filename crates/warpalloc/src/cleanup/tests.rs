@@ -5,6 +5,7 @@ use crate::frame::{merge_accesses, reorder_slots};
 use crate::function::{Block, Builder, Effect, Inst, VReg};
 use crate::generate::{self, Rng, Shape};
 use crate::options::{Options, Strategy};
+use crate::scratch::Scratch;
 use crate::stats::Stats;
 use crate::target::{Class, File, PReg, Target};
 use cranelift_entity::{EntityRef, EntitySet};
@@ -26,11 +27,12 @@ fn clean_up(
     target: &Target,
     allocation: &mut Allocation,
 ) -> (CleanupCounts, u32) {
-    let mut code = Code::new(function, target, allocation);
+    let scratch = Scratch::default();
+    let mut code = Code::new(function, target, allocation, &scratch);
     let counts = run(&mut code);
     reorder_slots::run(&mut code, allocation.frame);
     let merged = merge_accesses::run(&mut code, allocation.frame);
-    code.write_to(allocation);
+    code.write_to(allocation, &scratch);
     (counts, merged)
 }
 

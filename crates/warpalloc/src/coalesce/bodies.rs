@@ -14,6 +14,7 @@
 use super::squeeze::Shape;
 use crate::interference::Interference;
 use crate::ir::{Link, Program, Value};
+use crate::scratch::Scratch;
 use crate::target::UnitSet;
 use crate::target::{File, Target};
 use cranelift_entity::packed_option::PackedOption;
@@ -85,10 +86,15 @@ struct Seat {
 
 impl Bodies {
     /// One body for each link, and one for each other value that occurs.
-    pub fn new(program: &Program, target: &Target, interference: &Interference) -> Bodies {
+    pub fn new(
+        program: &Program,
+        target: &Target,
+        interference: &Interference,
+        scratch: &Scratch,
+    ) -> Bodies {
         let count = program.values.len();
         let mut bodies = Bodies {
-            bodies: PrimaryMap::with_capacity(count),
+            bodies: PrimaryMap::from(scratch.take(count)),
             seats: SecondaryMap::with_capacity(count),
         };
         let starts = ClassStarts::new(target);
@@ -168,6 +174,20 @@ impl Bodies {
             fixed: link.fixed.is_some(),
             edges,
         });
+    }
+
+    /// The same bodies once more, in memory of `scratch`.
+    pub fn clone_in(&self, scratch: &Scratch) -> Bodies {
+        let bodies = scratch.collected(self.bodies.values().cloned());
+        Bodies {
+            bodies: PrimaryMap::from(bodies),
+            seats: self.seats.clone(),
+        }
+    }
+
+    /// Leaves its memory to others.
+    pub fn recycle(self, scratch: &Scratch) {
+        scratch.give(Vec::from(self.bodies));
     }
 
     /// Every body ever made, merged ones included.

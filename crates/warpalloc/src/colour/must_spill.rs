@@ -64,6 +64,7 @@ pub(crate) fn must_spill(problem: &Problem, positions: Positions, stats: &mut St
 mod tests {
     use super::*;
     use crate::ir::{Facts, Program};
+    use crate::scratch::Scratch;
     use crate::text;
 
     /// Three values cross an edge of a machine with two registers; `how` makes the third.
@@ -85,7 +86,8 @@ mod tests {
         .unwrap();
         let program = Program::new(&case.function, &case.target, None).unwrap();
         let facts = Facts::of(&program);
-        let problem = Problem::new(program, facts, &case.target, &case.options);
+        let scratch = Scratch::default();
+        let problem = Problem::new(program, facts, &case.target, &case.options, &scratch);
         must_spill(&problem, positions, &mut Stats::default())
     }
 
@@ -116,7 +118,8 @@ mod tests {
         .unwrap();
         let program = Program::new(&case.function, &case.target, None).unwrap();
         let facts = Facts::of(&program);
-        let problem = Problem::new(program, facts, &case.target, &case.options);
+        let scratch = Scratch::default();
+        let problem = Problem::new(program, facts, &case.target, &case.options, &scratch);
         let spills = |positions| must_spill(&problem, positions, &mut Stats::default());
         assert!(!spills(Positions::Boundaries));
         assert!(spills(Positions::All));

@@ -5,6 +5,7 @@ use crate::coalesce::{self, Bodies, Move, MoveId};
 use crate::interference::Interference;
 use crate::ir::{Facts, LiveRanges, Program};
 use crate::options::Options;
+use crate::scratch::Scratch;
 use crate::stats::{Clock, Stats};
 use crate::target::{File, Target};
 use cranelift_entity::PrimaryMap;
@@ -20,6 +21,8 @@ pub(crate) struct Problem<'a> {
     pub facts: Facts,
     pub target: &'a Target,
     pub options: &'a Options,
+    /// Where memory comes from, and where it goes when the program changes.
+    pub scratch: &'a Scratch,
     ranges: OnceCell<LiveRanges>,
     interference: OnceCell<Interference>,
     moves: OnceCell<PrimaryMap<MoveId, Move>>,
@@ -33,12 +36,14 @@ impl<'a> Problem<'a> {
         facts: Facts,
         target: &'a Target,
         options: &'a Options,
+        scratch: &'a Scratch,
     ) -> Problem<'a> {
         Problem {
             program,
             facts,
             target,
             options,
+            scratch,
             ranges: OnceCell::new(),
             interference: OnceCell::new(),
             moves: OnceCell::new(),
@@ -49,7 +54,7 @@ impl<'a> Problem<'a> {
     /// A copy of the program to rewrite.
     pub fn rewritable(&self) -> Problem<'a> {
         let (program, facts) = (self.program.clone(), self.facts.clone());
-        Problem::new(program, facts, self.target, self.options)
+        Problem::new(program, facts, self.target, self.options, self.scratch)
     }
 
     /// Changes the program and analyses it anew.
@@ -69,24 +74,43 @@ impl<'a> Problem<'a> {
     }
 
     fn analyse(&mut self) {
-        self.facts = Facts::of(&self.program);
-        self.ranges = OnceCell::new();
-        self.interference = OnceCell::new();
-        self.moves = OnceCell::new();
-        self.bodies = OnceCell::new();
+        self.recycle();
+        let facts = Facts::of_in(&self.program, self.scratch);
+        let mut stale = std::mem::replace(&mut self.facts, facts);
+        stale.liveness.recycle(self.scratch);
+    }
+
+    /// Leaves the memory of what was computed to others.
+    fn recycle(&mut self) {
+        let scratch = self.scratch;
+        self.moves.take();
+        if let Some(ranges) = self.ranges.take() {
+            ranges.recycle(scratch);
+        }
+        if let Some(interference) = self.interference.take() {
+            interference.recycle(scratch);
+        }
+        if let Some(bodies) = self.bodies.take() {
+            bodies.recycle(scratch);
+        }
     }
 
     /// The live range of every value.
     pub fn ranges(&self, stats: &mut Stats) -> &LiveRanges {
         timed(&self.ranges, stats, "live ranges", || {
-            LiveRanges::compute(&self.program, self.target, &self.facts)
+            LiveRanges::compute_in(&self.program, self.target, &self.facts, self.scratch)
         })
     }
 
     /// The interference graph.
     pub fn interference(&self, stats: &mut Stats) -> &Interference {
         timed(&self.interference, stats, "interference", || {
-            Interference::build(&self.program, self.target, &self.facts.liveness)
+            Interference::build(
+                &self.program,
+                self.target,
+                &self.facts.liveness,
+                self.scratch,
+            )
         })
     }
 
@@ -106,7 +130,7 @@ impl<'a> Problem<'a> {
     pub fn bodies(&self, stats: &mut Stats) -> &Bodies {
         let interference = self.interference(stats);
         timed(&self.bodies, stats, "graph", || {
-            Bodies::new(&self.program, self.target, interference)
+            Bodies::new(&self.program, self.target, interference, self.scratch)
         })
     }
 
@@ -126,6 +150,13 @@ impl<'a> Problem<'a> {
         let files = self.target.files();
         let over = files.filter(|(file, info)| ranges.peak(*file) > info.capacity);
         over.map(|(file, _)| file)
+    }
+}
+
+impl Drop for Problem<'_> {
+    fn drop(&mut self) {
+        self.recycle();
+        self.facts.liveness.recycle(self.scratch);
     }
 }
 

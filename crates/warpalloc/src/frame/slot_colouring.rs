@@ -74,27 +74,32 @@ type Interval = (u32, u32);
 
 struct Place {
     addr: SlotAddr,
-    /// End of each occupied segment by its start; they never overlap.
-    taken: BTreeMap<u32, u32>,
+    /// The occupied segments, ascending; they never overlap.
+    taken: Vec<Interval>,
 }
 
 impl Place {
     fn new(addr: SlotAddr) -> Place {
         Place {
             addr,
-            taken: BTreeMap::new(),
+            taken: Vec::new(),
         }
     }
 
     fn is_free(&self, range: &[Interval]) -> bool {
         range.iter().all(|&(start, end)| {
-            let last_before_end = self.taken.range(..=end).next_back();
-            last_before_end.is_none_or(|(_, &taken_end)| taken_end < start)
+            let before_end = self.taken.partition_point(|&(taken, _)| taken <= end);
+            let last = self.taken[..before_end].last();
+            last.is_none_or(|&(_, taken_end)| taken_end < start)
         })
     }
 
     fn take(&mut self, range: &[Interval]) {
-        self.taken.extend(range.iter().copied());
+        self.taken.extend_from_slice(range);
+        // Slots mostly come in the order in which they begin.
+        if !self.taken.is_sorted() {
+            self.taken.sort_unstable();
+        }
     }
 }
 

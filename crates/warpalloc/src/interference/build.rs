@@ -6,6 +6,7 @@ use super::{CONDITIONAL, Interference};
 use crate::analysis::{Cfg, Liveness};
 use crate::function::{Clobbers, Inst, Kind, Role};
 use crate::ir::{Op, Program, Value};
+use crate::scratch::Scratch;
 use crate::target::UnitSet;
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
@@ -14,13 +15,18 @@ use smallvec::SmallVec;
 
 impl Interference {
     /// Builds the interference of `program`, whose liveness is `liveness`.
-    pub fn build(program: &Program, target: &Target, liveness: &Liveness<Value>) -> Interference {
+    pub fn build(
+        program: &Program,
+        target: &Target,
+        liveness: &Liveness<Value>,
+        scratch: &Scratch,
+    ) -> Interference {
         let values = program.values.len();
         let mut build = Build {
             program,
             target,
-            crowd: Crowd::new(program, target),
-            runs: Runs::default(),
+            crowd: Crowd::new(program, target, scratch),
+            runs: Runs::new(scratch),
             conditions: FxHashMap::default(),
             occurring: EntitySet::with_capacity(values),
             clobbered: SecondaryMap::with_capacity(values),
@@ -33,7 +39,7 @@ impl Interference {
             }
             build.crowd.finish_block();
         }
-        build.finish()
+        build.finish(scratch)
     }
 }
 
@@ -246,20 +252,20 @@ impl Build<'_> {
         places.filter(|(_, places)| !places.is_empty()).collect()
     }
 
-    fn finish(self) -> Interference {
+    fn finish(self, scratch: &Scratch) -> Interference {
         let values = self.program.values.len();
         let mut interference = Interference {
-            rows: self.runs.into_rows(values),
+            rows: self.runs.into_rows(values, scratch),
             distances: FxHashMap::default(),
             occurring: self.occurring,
             clobbered: self.clobbered,
-            peaks: self.crowd.into_peaks(),
+            peaks: self.crowd.into_peaks(scratch),
         };
         let mut conditions: Vec<_> = self.conditions.into_iter().collect();
         conditions.retain(|&((a, b), _)| !interference.interferes(a, b));
         conditions.sort_unstable();
         if !conditions.is_empty() {
-            interference.add_conditions(values, &conditions);
+            interference.add_conditions(values, &conditions, scratch);
         }
         interference
     }
@@ -267,7 +273,12 @@ impl Build<'_> {
 
 impl Interference {
     /// Adds edges between values that do not interfere yet, given in ascending order.
-    fn add_conditions(&mut self, values: usize, conditions: &[((Value, Value), Option<i32>)]) {
+    fn add_conditions(
+        &mut self,
+        values: usize,
+        conditions: &[((Value, Value), Option<i32>)],
+        scratch: &Scratch,
+    ) {
         let mut more: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
         for &((a, b), distance) in conditions {
             let flag = if distance.is_some() { CONDITIONAL } else { 0 };
@@ -282,6 +293,7 @@ impl Interference {
             row.sort_unstable_by_key(|entry| entry & !CONDITIONAL);
         }
         let replaced = |value| Some(more[value].as_slice()).filter(|row| !row.is_empty());
-        self.rows = self.rows.replaced(values, replaced);
+        let rows = self.rows.replaced_in(values, replaced, scratch);
+        std::mem::replace(&mut self.rows, rows).recycle(scratch);
     }
 }

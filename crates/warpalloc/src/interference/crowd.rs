@@ -8,6 +8,7 @@
 use crate::analysis::{LiveSet, Liveness};
 use crate::function::{Block, Role};
 use crate::ir::{Program, Value};
+use crate::scratch::Scratch;
 use crate::target::{File, Target};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
@@ -33,23 +34,21 @@ struct OfFile {
 }
 
 impl Crowd {
-    pub(super) fn new(program: &Program, target: &Target) -> Crowd {
+    pub(super) fn new(program: &Program, target: &Target, scratch: &Scratch) -> Crowd {
         let infos = || program.values.values();
         let values = program.values.len();
         let of_file = |_| OfFile {
-            live: LiveSet::new(values),
+            live: LiveSet::new_in(values, scratch),
             units: 0,
             crests: Vec::new(),
         };
         Crowd {
             files: target.files().map(of_file).collect(),
-            file_of: infos().map(|info| target.class(info.class).file).collect(),
-            widths: infos()
-                .map(|info| target.width(info.class) as u16)
-                .collect(),
+            file_of: scratch.collected(infos().map(|info| target.class(info.class).file)),
+            widths: scratch.collected(infos().map(|info| target.width(info.class) as u16)),
             now: 0,
-            since: vec![0; values],
-            peaks: vec![0; values],
+            since: scratch.filled(0, values),
+            peaks: scratch.filled(0, values),
         }
     }
 
@@ -130,7 +129,13 @@ impl Crowd {
     }
 
     /// The most units of its file in use at once while each value is live.
-    pub(super) fn into_peaks(self) -> Vec<u16> {
+    pub(super) fn into_peaks(self, scratch: &Scratch) -> Vec<u16> {
+        for of_file in self.files {
+            of_file.live.recycle(scratch);
+        }
+        scratch.give(self.file_of);
+        scratch.give(self.widths);
+        scratch.give(self.since);
         self.peaks
     }
 

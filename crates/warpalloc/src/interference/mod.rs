@@ -28,6 +28,7 @@ pub use build::copied_parts;
 
 use crate::analysis::Rows;
 use crate::ir::Value;
+use crate::scratch::Scratch;
 use crate::stats::GraphStats;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -128,6 +129,12 @@ impl Interference {
         stats
     }
 
+    /// Leaves its memory to others.
+    pub fn recycle(mut self, scratch: &Scratch) {
+        self.rows.recycle(scratch);
+        scratch.give(self.peaks);
+    }
+
     fn row(&self, value: Value) -> &[u32] {
         self.rows.row(value)
     }
@@ -156,7 +163,12 @@ mod tests {
         let f = b.finish();
         let target = Target::hardware(90).unwrap();
         let program = Program::new(&f, &target, None).unwrap();
-        let graph = Interference::build(&program, &target, &Facts::of(&program).liveness);
+        let graph = Interference::build(
+            &program,
+            &target,
+            &Facts::of(&program).liveness,
+            &Scratch::default(),
+        );
         assert!(!graph.occurs(Value::new(unused.index())));
         let stats = graph.stats();
         assert_eq!((stats.nodes, stats.edges, stats.max_degree), (3, 1, 1));

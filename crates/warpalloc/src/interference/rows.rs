@@ -7,10 +7,11 @@
 
 use crate::analysis::Rows;
 use crate::ir::Value;
+use crate::scratch::Scratch;
 use cranelift_entity::EntityRef;
 
 /// Values that interfere, run by run; duplicates and a value's own number do no harm.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Runs {
     /// The value each run is about, and where its neighbours begin.
     heads: Vec<(u32, u32)>,
@@ -18,6 +19,14 @@ pub(super) struct Runs {
 }
 
 impl Runs {
+    /// No runs yet.
+    pub(super) fn new(scratch: &Scratch) -> Runs {
+        Runs {
+            heads: scratch.growing(),
+            items: scratch.growing(),
+        }
+    }
+
     /// Begins a run about `value`.
     pub(super) fn begin(&mut self, value: u32) {
         self.heads.push((value, self.items.len() as u32));
@@ -29,8 +38,8 @@ impl Runs {
     }
 
     /// The neighbours of all values below `values`, ascending.
-    pub(super) fn into_rows(self, values: usize) -> Rows<Value, u32> {
-        let mut order: Vec<usize> = (0..self.heads.len()).collect();
+    pub(super) fn into_rows(self, values: usize, scratch: &Scratch) -> Rows<Value, u32> {
+        let mut order = scratch.collected(0..self.heads.len());
         order.sort_by_key(|&run| self.heads[run].0);
         let pairs = order.iter().flat_map(|&run| {
             let value = self.heads[run].0;
@@ -40,9 +49,9 @@ impl Runs {
         let backward = pairs
             .clone()
             .map(|(value, item)| (Value::new(item as usize), value));
-        let backward = Rows::from_pairs(values, backward);
+        let mut backward = Rows::from_pairs_in(values, backward, scratch);
         // Room for both directions of each pair.
-        let mut starts = vec![0u32; values + 1];
+        let mut starts = scratch.filled(0u32, values + 1);
         pairs.for_each(|(value, item)| {
             starts[value as usize + 1] += 1;
             starts[item as usize + 1] += 1;
@@ -50,8 +59,8 @@ impl Runs {
         for value in 0..values {
             starts[value + 1] += starts[value];
         }
-        let mut ends = starts.clone();
-        let mut neighbours = vec![u32::MAX; starts[values] as usize];
+        let mut ends = scratch.collected(starts.iter().copied());
+        let mut neighbours = scratch.filled(u32::MAX, starts[values] as usize);
         let mut add = |value: u32, neighbour: u32| {
             let (start, end) = (starts[value as usize], &mut ends[value as usize]);
             // A pair that is met again is met next.
@@ -69,10 +78,18 @@ impl Runs {
             let defined = backward.row(Value::new(value as usize));
             defined.iter().for_each(|&other| add(other, value));
         }
-        let mut rows = Rows::from_pairs(0, std::iter::empty());
-        for (start, end) in starts.into_iter().zip(ends).take(values) {
+        let ranges = starts.iter().zip(&ends).take(values);
+        let count: u32 = ranges.clone().map(|(start, end)| end - start).sum();
+        let mut rows = Rows::with_capacity(values, count as usize, scratch);
+        for (&start, &end) in ranges {
             rows.push(&neighbours[start as usize..end as usize]);
         }
+        backward.recycle(scratch);
+        scratch.give(order);
+        [starts, ends, neighbours, self.items]
+            .into_iter()
+            .for_each(|vec| scratch.give(vec));
+        scratch.give(self.heads);
         rows
     }
 
@@ -98,7 +115,8 @@ mod tests {
             ((state >> 33) % n) as u32
         };
         const VALUES: usize = 40;
-        let mut runs = Runs::default();
+        let scratch = Scratch::default();
+        let mut runs = Runs::new(&scratch);
         let mut expected = vec![BTreeSet::new(); VALUES];
         for _ in 0..60 {
             let value = next(VALUES as u64);
@@ -110,7 +128,7 @@ mod tests {
             runs.begin(value);
             runs.extend(others.into_iter());
         }
-        let rows = runs.into_rows(VALUES);
+        let rows = runs.into_rows(VALUES, &scratch);
         for (value, expected) in expected.iter().enumerate() {
             let row = rows.row(Value::new(value));
             assert_eq!(row, expected.iter().copied().collect::<Vec<_>>());

@@ -3,6 +3,7 @@
 use super::{Program, Value};
 use crate::analysis::{Frequencies, Liveness, Loops, Order};
 use crate::function::Block;
+use crate::scratch::Scratch;
 
 /// Facts about a program; stale as soon as it changes.
 #[derive(Clone, Debug)]
@@ -20,20 +21,25 @@ pub struct Facts {
 impl Facts {
     /// Analyses `program`.
     pub fn of(program: &Program) -> Facts {
-        Facts::around(program, Liveness::compute(program))
+        Facts::of_in(program, &Scratch::default())
+    }
+
+    /// The same in memory of `scratch`.
+    pub fn of_in(program: &Program, scratch: &Scratch) -> Facts {
+        Facts::around(program, Liveness::compute_in(program, scratch))
     }
 
     /// Analyses a program that was just made from a function of known liveness. What
     /// isolates constraints lives around single instructions, so without parameters nothing
     /// differs where blocks meet. A parameter begins in its block, but its value in the
     /// program comes in from the edges.
-    pub fn of_fresh(program: &Program, liveness: &Liveness) -> Facts {
+    pub fn of_fresh(program: &Program, liveness: &Liveness, scratch: &Scratch) -> Facts {
         let function = program.function;
         let has_params = |block: Block| !function.block(block).params.is_empty();
         match function.blocks().any(has_params) {
             // The values are the virtual registers, by the same numbers.
             false => Facts::around(program, liveness.renamed()),
-            true => Facts::of(program),
+            true => Facts::of_in(program, scratch),
         }
     }
 
@@ -84,9 +90,9 @@ mod tests {
         b.exit(body, "exit");
         let function = b.finish();
         let target = Target::hardware(90).unwrap();
-        let liveness = function.validated(&target).unwrap();
+        let liveness = function.validated(&target, &Scratch::default()).unwrap();
         let program = Program::new(&function, &target, None).unwrap();
-        let facts = Facts::of_fresh(&program, &liveness);
+        let facts = Facts::of_fresh(&program, &liveness, &Scratch::default());
         let live: Vec<Value> = facts.liveness.live_in(body).collect();
         assert_eq!(live, [Value::from_u32(x.as_u32())]);
     }

@@ -16,6 +16,7 @@
 use super::{Facts, Op, Program, Value, ValueInfo};
 use crate::analysis::{Bits, Order};
 use crate::function::{Block, Clobbers, Function, Inst, Role};
+use crate::scratch::Scratch;
 use crate::target::{File, RegSet, Target, UnitSet};
 use cranelift_entity::EntityRef;
 
@@ -77,10 +78,20 @@ struct OfValue {
 impl LiveRanges {
     /// Sweeps `program`, whose facts are known.
     pub fn compute(program: &Program, target: &Target, facts: &Facts) -> LiveRanges {
+        LiveRanges::compute_in(program, target, facts, &Scratch::default())
+    }
+
+    /// The same in memory of `scratch`.
+    pub fn compute_in(
+        program: &Program,
+        target: &Target,
+        facts: &Facts,
+        scratch: &Scratch,
+    ) -> LiveRanges {
         let Facts {
             order, liveness, ..
         } = facts;
-        let mut sweep = Sweep::new(program, target, order);
+        let mut sweep = Sweep::new(program, target, order, scratch);
         let mut after: &[Bits] = &[];
         for &block in order.all().iter().rev() {
             let end = sweep.end_of(program, block);
@@ -98,7 +109,15 @@ impl LiveRanges {
         for value in liveness.values(after) {
             sweep.close(value, 0, 1);
         }
-        sweep.finish()
+        sweep.finish(scratch)
+    }
+
+    /// Leaves its memory to others.
+    pub fn recycle(self, scratch: &Scratch) {
+        scratch.give(self.bases);
+        scratch.give(self.values);
+        scratch.give(self.segments);
+        scratch.give(self.by_start);
     }
 
     /// The first position of `block`. It has one more than operations.
@@ -278,8 +297,8 @@ struct Track {
 }
 
 impl Sweep {
-    fn new(program: &Program, target: &Target, order: &Order) -> Sweep {
-        let mut bases = vec![0; program.blocks.len()];
+    fn new(program: &Program, target: &Target, order: &Order, scratch: &Scratch) -> Sweep {
+        let mut bases = scratch.filled(0, program.blocks.len());
         let mut next = 0;
         for &block in order.all() {
             bases[block.index()] = next;
@@ -302,9 +321,9 @@ impl Sweep {
         Sweep {
             bases,
             positions: next,
-            tracks: program.values.values().map(track).collect(),
-            nodes: Vec::with_capacity(values + values / 2),
-            inputs: Vec::new(),
+            tracks: scratch.collected(program.values.values().map(track)),
+            nodes: scratch.take(values + values / 2),
+            inputs: scratch.growing(),
             early: Vec::new(),
             clobbers: 0,
             clobber_kinds: Vec::new(),
@@ -483,9 +502,9 @@ impl Sweep {
         });
     }
 
-    fn finish(self) -> LiveRanges {
-        let mut values = Vec::with_capacity(self.tracks.len() + 1);
-        let mut segments = Vec::with_capacity(self.nodes.len());
+    fn finish(self, scratch: &Scratch) -> LiveRanges {
+        let mut values = scratch.take(self.tracks.len() + 1);
+        let mut segments = scratch.take(self.nodes.len());
         for track in &self.tracks {
             values.push(OfValue {
                 first: segments.len() as u32,
@@ -501,7 +520,7 @@ impl Sweep {
         values.push(OfValue {
             first: segments.len() as u32,
             size: Size {
-                file: File::R,
+                file: File::MAIN,
                 width: 0,
                 align: 1,
             },
@@ -509,12 +528,15 @@ impl Sweep {
         });
         // The sweep went backwards, so the last node of a value is its first segment.
         let tracks = &self.tracks;
-        let mut by_start = Vec::with_capacity(tracks.len());
+        let mut by_start = scratch.take(tracks.len());
         for (index, node) in self.nodes.iter().enumerate().rev() {
             if tracks[node.value.index()].head == index as u32 {
                 by_start.push(node.value);
             }
         }
+        scratch.give(self.tracks);
+        scratch.give(self.nodes);
+        scratch.give(self.inputs);
         LiveRanges {
             bases: self.bases,
             values,

@@ -8,6 +8,7 @@ use super::slots::Homes;
 use crate::error::{Error, Place};
 use crate::function::{Function, Inst, Role};
 use crate::ir::constraints::{Body, Member, bodies};
+use crate::scratch::Scratch;
 use crate::target::{PReg, RegSet, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -25,51 +26,22 @@ pub struct Rules<'a> {
     pub forbid_avoided: bool,
 }
 
-/// One register per operand of `inst`.
-pub fn seat(
-    function: &Function,
-    target: &Target,
-    inst: Inst,
-    rules: &Rules,
-) -> Result<Vec<PReg>, Error> {
-    let mut all: Vec<Choice> = bodies(function, target, inst)?
-        .into_iter()
-        .map(|body| choice(function, target, inst, rules, body))
-        .collect();
-    all.sort_by_key(|c| (c.starts.len(), Reverse(c.body.width)));
-    let mut table = Table {
-        function,
-        target,
-        inst,
-        read: RegSet::new(target),
-        written: RegSet::new(target),
-        early: RegSet::new(target),
-        patience: PATIENCE,
-    };
-    let mut seats = vec![PReg::new(crate::target::File::MAIN, 0); function.operands(inst).len()];
-    if table.place(&all, &mut seats) {
-        return Ok(seats);
-    }
-    Err(Error::Impossible {
-        place: Place::Inst(function.block_of(inst), inst),
-        value: None,
-        message: format!(
-            "the operands of `{}` do not fit into the registers side by side",
-            function.opcode_name(function.inst(inst).opcode)
-        ),
-        help: match function.vregs().any(|v| function.vreg(v).pinned) {
-            true => "raise the register budget, or pin fewer values".into(),
-            false => "raise the register budget or relax its fixed registers".into(),
-        },
-    })
-}
+/// One register per operand of an instruction.
+pub type Seats = SmallVec<[PReg; 8]>;
 
 struct Choice {
     body: Body,
     starts: Vec<PReg>,
 }
 
-fn choice(function: &Function, target: &Target, inst: Inst, rules: &Rules, body: Body) -> Choice {
+fn choice(
+    function: &Function,
+    target: &Target,
+    inst: Inst,
+    rules: &Rules,
+    body: Body,
+    scratch: &Scratch,
+) -> Choice {
     let operands = function.operands(inst);
     // A result tied to a pinned value takes over its register.
     let home = |m: &Member| rules.homes.pinned(operands[m.operand].vreg);
@@ -92,17 +64,17 @@ fn choice(function: &Function, target: &Target, inst: Inst, rules: &Rules, body:
             }
         })
     };
-    let mut starts: Vec<_> = body
-        .starts(function, target, inst)
-        .filter(allowed)
-        .collect();
+    let mut starts = scratch.growing();
+    starts.extend(body.starts(function, target, inst).filter(allowed));
     starts.sort_by_key(|&start| rules.avoid.overlaps(target, start, body.width));
     Choice { body, starts }
 }
 
-struct Table<'a> {
+/// The registers that operands of one instruction after the other take.
+pub struct Table<'a> {
     function: &'a Function,
     target: &'a Target,
+    scratch: &'a Scratch,
     inst: Inst,
     read: RegSet,
     written: RegSet,
@@ -110,7 +82,59 @@ struct Table<'a> {
     patience: u32,
 }
 
-impl Table<'_> {
+impl<'a> Table<'a> {
+    /// A table for the instructions of `function`.
+    pub fn new(function: &'a Function, target: &'a Target, scratch: &'a Scratch) -> Table<'a> {
+        Table {
+            function,
+            target,
+            scratch,
+            inst: Inst::NONE,
+            read: RegSet::new(target),
+            written: RegSet::new(target),
+            early: RegSet::new(target),
+            patience: PATIENCE,
+        }
+    }
+
+    /// One register per operand of `inst`.
+    pub fn seat(&mut self, inst: Inst, rules: &Rules) -> Result<Seats, Error> {
+        let Table {
+            function,
+            target,
+            scratch,
+            ..
+        } = *self;
+        let bodies = bodies(function, target, inst)?.into_iter();
+        let choices = bodies.map(|body| choice(function, target, inst, rules, body, scratch));
+        let mut all: SmallVec<[Choice; 8]> = choices.collect();
+        all.sort_by_key(|c| (c.starts.len(), Reverse(c.body.width)));
+        [&mut self.read, &mut self.written, &mut self.early]
+            .into_iter()
+            .for_each(RegSet::clear);
+        (self.inst, self.patience) = (inst, PATIENCE);
+        let none = PReg::new(crate::target::File::MAIN, 0);
+        let mut seats = Seats::from_elem(none, function.operands(inst).len());
+        let is_done = self.place(&all, &mut seats);
+        all.into_iter()
+            .for_each(|choice| scratch.give(choice.starts));
+        if is_done {
+            return Ok(seats);
+        }
+        Err(Error::Impossible {
+            place: Place::Inst(function.block_of(inst), inst),
+            value: None,
+            message: format!(
+                "the operands of `{}` do not fit into the registers side by side",
+                function.opcode_name(function.inst(inst).opcode)
+            ),
+            help: match function.vregs().any(|v| function.vreg(v).pinned) {
+                true => "raise the register budget, or pin fewer values".into(),
+                false => "raise the register budget or relax its fixed registers".into(),
+            },
+        })
+    }
+
     fn place(&mut self, rest: &[Choice], seats: &mut [PReg]) -> bool {
         let Some((first, rest)) = rest.split_first() else {
             return true;
@@ -156,7 +180,7 @@ impl Table<'_> {
     }
 
     fn mark(&mut self, body: &Body, start: PReg, taken: bool) {
-        let members: Vec<_> = self.members(body, start).collect();
+        let members: SmallVec<[_; 4]> = self.members(body, start).collect();
         for (reg, width, role) in members {
             for unit in self.target.units(reg, width) {
                 let put = |set: &mut RegSet| match taken {

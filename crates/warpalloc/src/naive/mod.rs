@@ -15,14 +15,20 @@ use crate::allocation::{Allocation, Edit, Edits, Frame, Point, SlotAddr, Space};
 use crate::error::{Error, Place};
 use crate::frame::callee_saves::save_callee_saved;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, VReg};
+use crate::scratch::Scratch;
 use crate::stats::Stats;
 use crate::target::{Class, File, PReg, RegSet, SpillPath, Target};
 use cranelift_entity::EntitySet;
 use slots::Homes;
 
 /// Allocates `function` with every value in memory.
-pub fn allocate(function: &Function, target: &Target, space: Space) -> Result<Allocation, Error> {
-    let mut naive = Naive::new(function, target, space)?;
+pub fn allocate(
+    function: &Function,
+    target: &Target,
+    space: Space,
+    scratch: &Scratch,
+) -> Result<Allocation, Error> {
+    let mut naive = Naive::new(function, target, space, scratch)?;
     for block in function.blocks() {
         for inst in function.block_insts(block) {
             naive.instruction(inst)?;
@@ -53,10 +59,16 @@ struct Naive<'a> {
     registers: Vec<PReg>,
     edits: Vec<(Point, Edit)>,
     touched: RegSet,
+    table: assign_operands::Table<'a>,
 }
 
 impl<'a> Naive<'a> {
-    fn new(function: &'a Function, target: &'a Target, space: Space) -> Result<Naive<'a>, Error> {
+    fn new(
+        function: &'a Function,
+        target: &'a Target,
+        space: Space,
+        scratch: &'a Scratch,
+    ) -> Result<Naive<'a>, Error> {
         let preserved = match function.convention() {
             Convention::Kernel => RegSet::new(target),
             Convention::Device => target.preserved(),
@@ -69,6 +81,7 @@ impl<'a> Naive<'a> {
             registers: vec![PReg::new(File::MAIN, 0); function.operand_count()],
             edits: Vec::new(),
             touched: RegSet::new(target),
+            table: assign_operands::Table::new(function, target, scratch),
         })
     }
 
@@ -80,7 +93,7 @@ impl<'a> Naive<'a> {
             avoid: &self.preserved,
             forbid_avoided: is_return,
         };
-        let seats = assign_operands::seat(self.function, self.target, inst, &rules)?;
+        let seats = self.table.seat(inst, &rules)?;
         let operands = self.function.operands(inst);
         for via in [true, false] {
             for (operand, &reg) in operands.iter().zip(&seats) {

@@ -16,13 +16,14 @@ fn every_attempt_is_proved_and_executed() {
             .collect();
         let mut proved = vec![0; ways.len()];
         let mut rng = Rng::new(41);
+        let scratch = Scratch::default();
         for seed in 0..150 {
             let shape = Shape::random(300, &mut rng);
             let budget = [8, 12, 16, 24][rng.below(4)];
             let target = Target::hardware(90).unwrap().with_budget(File::R, budget);
             let function = generate::function(&shape, &target, &mut rng);
             let liveness = Liveness::compute(&function);
-            let pipeline = Pipeline::new(&function, &liveness, &target, &options);
+            let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
             let colourer = &mut *colour::colourer(&options);
             for (number, &way) in ways.iter().enumerate() {
                 let Ok(base) = pipeline.prepare(way.hoist) else {

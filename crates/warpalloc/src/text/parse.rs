@@ -193,7 +193,7 @@ impl<'a> FunctionParser<'a> {
         // Numbers in between that nobody mentions are values of any class.
         for declared in self.vregs {
             let info = declared.unwrap_or(VRegInfo {
-                class: crate::target::Class::R32,
+                class: crate::target::Class::new(0),
                 uniform: false,
                 pinned: false,
                 hint: None,

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 
 impl Rules<'_> {
     /// Checks the rule by the function's liveness, which it returns for further use.
-    pub(super) fn defined_before_use(&self) -> Result<Liveness, Error> {
+    pub(super) fn defined_before_use(&self, scratch: &Scratch) -> Result<Liveness, Error> {
         let f = self.function;
-        let liveness = Liveness::compute(f);
+        let liveness = Liveness::compute_in(f, scratch);
         let unwritten = liveness.live_in(f.entry()).next();
         match unwritten {
             Some(vreg) => self.undefined(&self.path_to_read(vreg), vreg),

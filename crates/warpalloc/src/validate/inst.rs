@@ -75,7 +75,9 @@ impl Rules<'_> {
                 self.capacity(self.place(inst), inst, &mut scratch)?;
             }
         }
-        Ok(())
+        // Those that nothing mentions have a class all the same.
+        f.vregs()
+            .try_for_each(|vreg| self.vreg(Place::Function, vreg))
     }
 
     fn hints(&self) -> Result<(), Error> {

@@ -26,6 +26,7 @@ mod placement;
 use crate::analysis::Liveness;
 use crate::error::{Error, Place};
 use crate::function::*;
+use crate::scratch::Scratch;
 use crate::target::{Class, File, PReg, Target};
 use cranelift_entity::EntityRef;
 
@@ -36,18 +37,18 @@ impl Function {
     /// Checks that the function keeps the rules of the model and that each instruction, on
     /// its own, can be given registers of `target`.
     pub fn validate(&self, target: &Target) -> Result<(), Error> {
-        self.validated(target).map(|_| ())
+        self.validated(target, &Scratch::default()).map(|_| ())
     }
 
     /// Validates it, and returns the liveness that took.
-    pub(crate) fn validated(&self, target: &Target) -> Result<Liveness, Error> {
+    pub(crate) fn validated(&self, target: &Target, scratch: &Scratch) -> Result<Liveness, Error> {
         let rules = Rules {
             function: self,
             target,
         };
         rules.shape()?;
         rules.instructions()?;
-        let liveness = rules.defined_before_use()?;
+        let liveness = rules.defined_before_use(scratch)?;
         rules.pinned(&liveness)?;
         Ok(liveness)
     }

@@ -2,6 +2,7 @@
 
 use super::Liveness;
 use crate::function::{Block, Operand, Role, VReg};
+use crate::scratch::Scratch;
 use cranelift_entity::EntityRef;
 
 /// The values live at one point, moved backwards through a block.
@@ -46,6 +47,26 @@ impl<V: EntityRef + Ord> LiveSet<V> {
             members: Vec::new(),
             places: vec![0; values],
         }
+    }
+
+    /// The same in memory of `scratch`.
+    pub(crate) fn new_in(values: usize, scratch: &Scratch) -> LiveSet<V>
+    where
+        V: Send + 'static,
+    {
+        LiveSet {
+            members: scratch.growing(),
+            places: scratch.filled(0, values),
+        }
+    }
+
+    /// Leaves its memory to others.
+    pub(crate) fn recycle(self, scratch: &Scratch)
+    where
+        V: Send + 'static,
+    {
+        scratch.give(self.members);
+        scratch.give(self.places);
     }
 
     /// Whether `value` is in the set.

@@ -34,6 +34,7 @@ pub(crate) use revise::Revision;
 use super::Code;
 use super::rows::Rows;
 use crate::function::{Block, VReg};
+use crate::scratch::Scratch;
 use cranelift_entity::EntityRef;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -66,10 +67,27 @@ pub(crate) struct Bits {
     bits: u64,
 }
 
-impl<V: EntityRef + Ord> Liveness<V> {
+impl<V: EntityRef + Ord + Send + 'static> Liveness<V> {
     /// Solves liveness for `code`.
     pub fn compute(code: &impl Code<Value = V>) -> Liveness<V> {
-        Liveness::around(solve::solve(code))
+        Liveness::compute_in(code, &Scratch::default())
+    }
+
+    /// The same in memory of `scratch`.
+    pub(crate) fn compute_in(code: &impl Code<Value = V>, scratch: &Scratch) -> Liveness<V> {
+        Liveness::around(solve::solve(code, scratch))
+    }
+}
+
+impl<V: EntityRef + Ord> Liveness<V> {
+    /// Leaves its memory to others, unless code of another type shares it; the last use.
+    pub(crate) fn recycle(&mut self, scratch: &Scratch) {
+        if let Some(sets) = Arc::get_mut(&mut self.sets) {
+            scratch.give(std::mem::take(&mut sets.shared));
+            scratch.give(std::mem::take(&mut sets.numbers));
+            sets.live_in.recycle(scratch);
+            sets.live_out.recycle(scratch);
+        }
     }
 
     fn around(sets: Sets) -> Liveness<V> {

@@ -2,6 +2,7 @@
 
 use super::{Bits, LOCAL, Liveness, Sets};
 use crate::function::Block;
+use crate::scratch::Scratch;
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -34,7 +35,7 @@ struct WordChange {
     leaves: u64,
 }
 
-impl<'a, V: EntityRef + Ord> Revision<'a, V> {
+impl<'a, V: EntityRef + Ord + Send + 'static> Revision<'a, V> {
     /// Nothing changed yet.
     pub fn of(old: &'a Liveness<V>) -> Revision<'a, V> {
         Revision {
@@ -135,8 +136,16 @@ impl<'a, V: EntityRef + Ord> Revision<'a, V> {
         let live_in = |block| of(block).and_then(|a| a.live_in.clone().map(|r| &sets[r]));
         let live_out = |block| of(block).and_then(|a| a.live_out.clone().map(|r| &sets[r]));
         Liveness::around(Sets {
-            live_in: self.old.sets.live_in.replaced(blocks, live_in),
-            live_out: self.old.sets.live_out.replaced(blocks, live_out),
+            live_in: self
+                .old
+                .sets
+                .live_in
+                .replaced_in(blocks, live_in, &Scratch::default()),
+            live_out: self
+                .old
+                .sets
+                .live_out
+                .replaced_in(blocks, live_out, &Scratch::default()),
             shared: self.shared,
             numbers: self.numbers,
         })

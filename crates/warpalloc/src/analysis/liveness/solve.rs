@@ -4,6 +4,7 @@ use super::{Bits, LOCAL, Sets};
 use crate::analysis::Code;
 use crate::analysis::rows::Rows;
 use crate::function::Block;
+use crate::scratch::Scratch;
 use cranelift_entity::{EntityRef, SecondaryMap, entity_impl};
 
 /// Sixty-four values that are solved together.
@@ -12,9 +13,12 @@ struct Word(u32);
 entity_impl!(Word);
 
 /// Finds what is live around every block of `code`.
-pub(super) fn solve<V: EntityRef + Ord>(code: &impl Code<Value = V>) -> Sets {
-    let summary = Summary::of(code);
-    let mut walk = Walk::new(code.block_count());
+pub(super) fn solve<V: EntityRef + Ord + Send + 'static>(
+    code: &impl Code<Value = V>,
+    scratch: &Scratch,
+) -> Sets {
+    let summary = Summary::of(code, scratch);
+    let mut walk = Walk::new(code.block_count(), scratch);
     for word in (0..summary.shared.len().div_ceil(64)).map(Word::new) {
         walk.follow(code, &summary, word);
     }
@@ -24,13 +28,27 @@ pub(super) fn solve<V: EntityRef + Ord>(code: &impl Code<Value = V>) -> Sets {
             let (word, bits) = (found.word.0, pick(found));
             (found.block, Bits { word, bits })
         });
-        Rows::from_pairs(code.block_count(), bits)
+        Rows::from_pairs_in(code.block_count(), bits, scratch)
     };
+    let [live_in, live_out] = [rows(|found| found.live_in), rows(|found| found.live_out)];
+    scratch.give(walk.found);
+    scratch.give(walk.touched);
+    scratch.give(walk.worklist);
+    let Summary {
+        shared,
+        numbers,
+        exposed,
+        written,
+        passed,
+    } = summary;
+    [exposed, written, passed]
+        .into_iter()
+        .for_each(|mut rows| rows.recycle(scratch));
     Sets {
-        live_in: rows(|found| found.live_in),
-        live_out: rows(|found| found.live_out),
-        shared: summary.shared,
-        numbers: summary.numbers,
+        live_in,
+        live_out,
+        shared,
+        numbers,
     }
 }
 
@@ -48,13 +66,16 @@ struct Summary {
 }
 
 impl Summary {
-    fn of<V: EntityRef + Ord>(code: &impl Code<Value = V>) -> Summary {
-        let mut scan = Scan::of(code);
-        let mut numbers = vec![LOCAL; code.value_count()];
+    fn of<V: EntityRef + Ord + Send + 'static>(
+        code: &impl Code<Value = V>,
+        scratch: &Scratch,
+    ) -> Summary {
+        let mut scan = Scan::of(code, scratch);
+        let mut numbers = scratch.filled(LOCAL, code.value_count());
         for &(value, _) in scan.exposed.iter().chain(&scan.passed) {
             numbers[value.index()] = 0;
         }
-        let mut shared = Vec::new();
+        let mut shared = scratch.growing();
         for (value, number) in numbers.iter_mut().enumerate() {
             if *number != LOCAL {
                 *number = shared.len() as u32;
@@ -67,12 +88,15 @@ impl Summary {
             let numbered = pairs.iter().map(|&(v, block)| (numbers[v.index()], block));
             let bits =
                 numbered.map(|(number, block)| (Word(number / 64), (block, 1u64 << (number % 64))));
-            Rows::from_pairs(shared.len().div_ceil(64), bits)
+            Rows::from_pairs_in(shared.len().div_ceil(64), bits, scratch)
         };
+        let [exposed, written, passed] =
+            [&scan.exposed, &scan.written, &scan.passed].map(|pairs| by_word(pairs));
+        scan.recycle(scratch);
         Summary {
-            exposed: by_word(&scan.exposed),
-            written: by_word(&scan.written),
-            passed: by_word(&scan.passed),
+            exposed,
+            written,
+            passed,
             shared,
             numbers,
         }
@@ -91,18 +115,25 @@ struct Scan<V> {
 
 const WRITTEN: u32 = 1;
 
-impl<V: EntityRef + Ord> Scan<V> {
-    fn of(code: &impl Code<Value = V>) -> Scan<V> {
+impl<V: EntityRef + Ord + Send + 'static> Scan<V> {
+    fn of(code: &impl Code<Value = V>, scratch: &Scratch) -> Scan<V> {
         let mut scan = Scan {
-            exposed: Vec::with_capacity(code.value_count()),
-            written: Vec::with_capacity(code.value_count()),
-            passed: Vec::new(),
-            states: vec![0; code.value_count()],
+            exposed: scratch.take(code.value_count()),
+            written: scratch.take(code.value_count()),
+            passed: scratch.growing(),
+            states: scratch.filled(0, code.value_count()),
         };
         for block in code.all_blocks() {
             scan.block(code, block);
         }
         scan
+    }
+
+    fn recycle(self, scratch: &Scratch) {
+        [self.exposed, self.written, self.passed]
+            .into_iter()
+            .for_each(|pairs| scratch.give(pairs));
+        scratch.give(self.states);
     }
 
     fn block(&mut self, code: &impl Code<Value = V>, block: Block) {
@@ -176,15 +207,15 @@ struct Marks {
 }
 
 impl Walk {
-    fn new(blocks: usize) -> Walk {
+    fn new(blocks: usize, scratch: &Scratch) -> Walk {
         let mut marks = SecondaryMap::new();
         marks.resize(blocks);
         Walk {
             marks,
-            touched: Vec::new(),
-            worklist: Vec::new(),
+            touched: scratch.growing(),
+            worklist: scratch.growing(),
             // Most blocks have live values of a few words.
-            found: Vec::with_capacity(8 * blocks),
+            found: scratch.take(8 * blocks),
         }
     }
 

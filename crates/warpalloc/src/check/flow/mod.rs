@@ -13,6 +13,7 @@ use super::webs::Split;
 use crate::allocation::{Allocation, Point, SlotAddr, Space};
 use crate::error::Place;
 use crate::function::{Block, Clobbers, Convention, Function, Inst, Kind, Operand, Role, VReg};
+use crate::scratch::Scratch;
 use crate::target::{PReg, Target, Unit};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
@@ -25,9 +26,12 @@ pub(super) fn check(
     function: &Function,
     target: &Target,
     allocation: &Allocation,
-    scratch: &mut Scratch,
+    memory: &mut Memory,
+    scratch: &Scratch,
 ) -> Outcome {
-    run(function, target, allocation, scratch, |flow| flow.prove())
+    run(function, target, allocation, memory, scratch, |flow| {
+        flow.prove()
+    })
 }
 
 /// Checks them and tells where the values of `labels` are.
@@ -35,11 +39,11 @@ pub(super) fn locate(
     function: &Function,
     target: &Target,
     allocation: &Allocation,
-    scratch: &mut Scratch,
-    split: Option<&Split>,
-    labels: &[ValueLabel],
+    memory: &mut Memory,
+    scratch: &Scratch,
+    (split, labels): (Option<&Split>, &[ValueLabel]),
 ) -> Outcome<Vec<DebugLocation>> {
-    run(function, target, allocation, scratch, |flow| {
+    run(function, target, allocation, memory, scratch, |flow| {
         flow.prove()?;
         flow.locate(split, labels)
     })
@@ -49,21 +53,23 @@ fn run<T>(
     function: &Function,
     target: &Target,
     allocation: &Allocation,
-    scratch: &mut Scratch,
+    memory: &mut Memory,
+    scratch: &Scratch,
     work: impl FnOnce(&mut Flow) -> Outcome<T>,
 ) -> Outcome<T> {
-    let equations = Equations::collect(function, allocation);
-    let live = Live::compute(function, allocation, &equations);
-    let memory = std::mem::take(scratch);
-    let mut flow = Flow::new(function, target, allocation, &live, equations, memory);
+    let equations = Equations::collect(function, allocation, scratch);
+    let live = Live::compute(function, allocation, &equations, scratch);
+    let own = std::mem::take(memory);
+    let mut flow = Flow::new(function, target, allocation, &live, equations, own, scratch);
     let outcome = work(&mut flow);
-    *scratch = flow.into_scratch();
+    *memory = flow.into_memory();
+    live.recycle(scratch);
     outcome
 }
 
 /// Memory that one check leaves to the next. What it holds means nothing in between.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct Memory {
     part_base: Vec<u32>,
     part_files: Vec<u32>,
     current: Vec<Value>,
@@ -120,6 +126,7 @@ struct Flow<'a> {
     argument_words: usize,
     argument_bytes: u32,
 
+    scratch: &'a Scratch,
     /// By block, once reached.
     states: Vec<Option<Partition>>,
     meet: Meet,
@@ -136,13 +143,14 @@ impl<'a> Flow<'a> {
         allocation: &'a Allocation,
         live: &'a Live,
         equations: Equations,
-        scratch: Scratch,
+        memory: Memory,
+        scratch: &'a Scratch,
     ) -> Flow<'a> {
         let preserved = match function.convention() {
             Convention::Kernel => Vec::new(),
             Convention::Device => target.preserved().iter().collect(),
         };
-        let Scratch {
+        let Memory {
             mut part_base,
             mut part_files,
             mut current,
@@ -151,7 +159,7 @@ impl<'a> Flow<'a> {
             mut states,
             mut locations,
             mut meet,
-        } = scratch;
+        } = memory;
         meet.reset();
         part_base.clear();
         part_files.clear();
@@ -173,7 +181,10 @@ impl<'a> Flow<'a> {
             }
         }
         part_base.push(parts);
-        let live_parts = live.expand(|vreg| part_base[vreg.index()]..part_base[vreg.index() + 1]);
+        let live_parts = live.expand(
+            |vreg| part_base[vreg.index()]..part_base[vreg.index() + 1],
+            scratch,
+        );
         let words = Words::of(target);
         let units = target.unit_count();
         let local_words = words.count(allocation.frame.size(Space::Local));
@@ -211,6 +222,7 @@ impl<'a> Flow<'a> {
             shared_words: units + local_words,
             argument_words: units + local_words + shared_words,
             argument_bytes: function.argument_bytes(target),
+            scratch,
             states,
             meet,
             edge_values,
@@ -233,8 +245,12 @@ impl<'a> Flow<'a> {
         }
     }
 
-    fn into_scratch(self) -> Scratch {
-        Scratch {
+    fn into_memory(mut self) -> Memory {
+        let scratch = self.scratch;
+        self.live_parts.recycle(scratch);
+        let states = self.states.drain(..).flatten();
+        states.for_each(|state| state.recycle(scratch));
+        Memory {
             part_base: self.part_base,
             part_files: self.part_files,
             current: self.current,
@@ -368,7 +384,9 @@ impl<'a> Flow<'a> {
         let state = &mut self.states[block.index()];
         let changed = match state {
             None => {
-                let partition = self.meet.partition(self.base, &values, &self.locations);
+                let partition =
+                    self.meet
+                        .partition(self.base, &values, &self.locations, self.scratch);
                 *state = Some(Partition {
                     equations,
                     ..partition

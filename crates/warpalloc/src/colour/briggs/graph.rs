@@ -15,6 +15,7 @@
 use crate::coalesce::{Bodies, BodyId, Joint, Shape, ShapeId, Squeeze};
 use crate::interference::Interference;
 use crate::ir::{Program, Value};
+use crate::scratch::Scratch;
 use crate::target::Target;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
@@ -74,10 +75,10 @@ pub struct Graph<'a> {
     pub visits: u64,
     /// The coalescing factor.
     factor: f32,
+    scratch: &'a Scratch,
 }
 
 /// For each body its neighbours and what it adds to their degrees.
-#[derive(Default)]
 struct BodyRows {
     /// `starts[b]..starts[b + 1]` are the entries of body `b`.
     starts: Vec<u32>,
@@ -160,9 +161,10 @@ impl<'a> Graph<'a> {
         program: &Program,
         target: &Target,
         interference: &'a Interference,
-        bodies: Bodies,
+        bodies: &Bodies,
         costs: &SecondaryMap<Value, f32>,
         limits: Limits,
+        scratch: &'a Scratch,
     ) -> Graph<'a> {
         let mut squeeze = Squeeze::default();
         let class_shapes: Vec<ShapeId> = target
@@ -176,32 +178,29 @@ impl<'a> Graph<'a> {
             })
             .collect();
         let infos = program.values.values();
-        let values = infos.map(|info| class_shapes[info.class.index()]).collect();
-        let nodes: Vec<Node> = bodies
-            .keys()
-            .map(|id| {
-                let body = bodies.get(id);
-                Node {
-                    status: match body.fixed {
-                        true => Status::Fixed,
-                        false => Status::Active,
-                    },
-                    shape: squeeze.shape(body.shape),
-                    places: body.starts.len() as u32,
-                    degree: 0,
-                    cost: body.members.iter().map(|m| costs[m.value]).sum(),
-                    roomy: {
-                        let units = target.file(body.file).capacity as f32;
-                        let peaks = body.members.iter().map(|m| interference.peak(m.value));
-                        peaks.max().unwrap_or(0) as f32 <= limits.pressure * units
-                    },
-                }
-            })
-            .collect();
+        let values = scratch.collected(infos.map(|info| class_shapes[info.class.index()]));
+        let nodes: Vec<Node> = scratch.collected(bodies.keys().map(|id| {
+            let body = bodies.get(id);
+            Node {
+                status: match body.fixed {
+                    true => Status::Fixed,
+                    false => Status::Active,
+                },
+                shape: squeeze.shape(body.shape),
+                places: body.starts.len() as u32,
+                degree: 0,
+                cost: body.members.iter().map(|m| costs[m.value]).sum(),
+                roomy: {
+                    let units = target.file(body.file).capacity as f32;
+                    let peaks = body.members.iter().map(|m| interference.peak(m.value));
+                    peaks.max().unwrap_or(0) as f32 <= limits.pressure * units
+                },
+            }
+        }));
         let mut graph = Graph {
             interference,
-            marks: vec![(0, 0); nodes.len()],
-            bodies,
+            marks: scratch.filled((0, 0), nodes.len()),
+            bodies: bodies.clone_in(scratch),
             squeeze,
             nodes,
             rows: None,
@@ -210,6 +209,7 @@ impl<'a> Graph<'a> {
             epoch: 0,
             visits: 0,
             factor: limits.factor,
+            scratch,
         };
         graph.claim_fixed_places();
         graph
@@ -225,7 +225,13 @@ impl<'a> Graph<'a> {
 
     /// Counts every degree from scratch: once the merges that ask for no degree are made.
     pub fn count_degrees(&mut self) {
-        let mut rows = BodyRows::default();
+        let is_active = |&body: &BodyId| self.status(body) == Status::Active;
+        let edges = self.bodies.keys().filter(is_active);
+        let edges = edges.map(|body| self.bodies.get(body).edges).sum();
+        let mut rows = BodyRows {
+            starts: self.scratch.take(self.nodes.len() + 1),
+            entries: self.scratch.take(edges),
+        };
         for body in self.bodies.keys() {
             rows.starts.push(rows.entries.len() as u32);
             if self.status(body) == Status::Active {
@@ -234,6 +240,23 @@ impl<'a> Graph<'a> {
         }
         rows.starts.push(rows.entries.len() as u32);
         self.rows = Some(rows);
+    }
+
+    /// Forgets the edges that were written down.
+    fn drop_rows(&mut self) {
+        if let Some(rows) = self.rows.take() {
+            self.scratch.give(rows.starts);
+            self.scratch.give(rows.entries);
+        }
+    }
+
+    /// Leaves its memory to others.
+    pub fn recycle(mut self) {
+        self.drop_rows();
+        self.bodies.recycle(self.scratch);
+        self.scratch.give(self.nodes);
+        self.scratch.give(self.values);
+        self.scratch.give(self.marks);
     }
 
     /// Adds what `body` blocks to the degrees of its neighbours, and writes it down.
@@ -470,7 +493,7 @@ impl<'a> Graph<'a> {
         shared: &mut Vec<Shared>,
         around: &mut Vec<Neighbour>,
     ) -> (BodyId, Vec<BodyId>) {
-        self.rows = None;
+        self.drop_rows();
         self.neighbours_of_both(joint.a, joint.b, shared);
         let bodies = shared.iter().map(|n| n.body);
         let mut crossed: Vec<BodyId> = bodies.filter(|&n| self.is_significant(n)).collect();

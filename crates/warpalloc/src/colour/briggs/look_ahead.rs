@@ -269,6 +269,7 @@ mod tests {
     use crate::function::{Builder, Effect, Function, VReg};
     use crate::ir::Facts;
     use crate::options::Options;
+    use crate::scratch::Scratch;
     use cranelift_entity::EntityRef;
 
     /// Values that are produced in turn and consumed first in, first out.
@@ -286,10 +287,15 @@ mod tests {
         b.finish()
     }
 
-    fn problem<'a>(f: &'a Function, target: &'a Target, options: &'a Options) -> Problem<'a> {
+    fn problem<'a>(
+        f: &'a Function,
+        target: &'a Target,
+        options: &'a Options,
+        scratch: &'a Scratch,
+    ) -> Problem<'a> {
         let program = Program::new(f, target, None).unwrap();
         let facts = Facts::of(&program);
-        Problem::new(program, facts, target, options)
+        Problem::new(program, facts, target, options, scratch)
     }
 
     fn look<'p>(problem: &'p Problem<'p>) -> Option<LookAhead<'p>> {
@@ -310,7 +316,8 @@ mod tests {
         let target = Target::cicc().with_budget(File::R, registers);
         let function = queue(count);
         let options = Options::default();
-        let problem = problem(&function, &target, &options);
+        let scratch = Scratch::default();
+        let problem = problem(&function, &target, &options, &scratch);
         let look_ahead = look(&problem).unwrap();
         let spilled: Vec<Value> = spilled.iter().map(|&v| Value::new(v)).collect();
         let choice = look_ahead.settle(&spilled, true, aim);
@@ -340,7 +347,8 @@ mod tests {
         let target = Target::cicc();
         let function = queue(15);
         let options = Options::default();
-        let problem = problem(&function, &target, &options);
+        let scratch = Scratch::default();
+        let problem = problem(&function, &target, &options, &scratch);
         assert!(look(&problem).is_none());
     }
 
@@ -349,7 +357,8 @@ mod tests {
         let target = Target::cicc().with_budget(File::R, 2);
         let function = queue(5);
         let options = Options::default();
-        let problem = problem(&function, &target, &options);
+        let scratch = Scratch::default();
+        let problem = problem(&function, &target, &options, &scratch);
         let look_ahead = look(&problem).unwrap();
         let cost = |v| look_ahead.costs()[Value::new(v)];
         assert!(cost(0) > cost(1) && cost(4) > cost(3));

@@ -118,9 +118,11 @@ impl Colourer for Briggs {
         target: &Target,
         stats: &mut Stats,
     ) -> Result<Verdict, Error> {
-        let bodies = Bodies::new(&problem.program, target, problem.interference(stats));
+        let interference = problem.interference(stats);
+        let bodies = Bodies::new(&problem.program, target, interference, problem.scratch);
         let costs = self.costs(problem);
         let selected = colour_once(problem, target, &bodies, &costs, stats)?;
+        bodies.recycle(problem.scratch);
         Ok(verdict(selected))
     }
 
@@ -167,7 +169,16 @@ fn colour_once(
         factor: options.briggs.coalescing_factor.get(),
         pressure: options.briggs.pressure_limit_on(target),
     };
-    let graph = Graph::new(program, target, interference, bodies.clone(), costs, limits);
+    let scratch = problem.scratch;
+    let graph = Graph::new(
+        program,
+        target,
+        interference,
+        bodies,
+        costs,
+        limits,
+        scratch,
+    );
     clock.lap(stats, "graph");
     let simplified = simplify(graph, moves, &options.briggs);
     if let Some(body) = simplified.unsound {
@@ -188,6 +199,7 @@ fn colour_once(
         costs,
         &mut preferences,
     );
+    simplified.graph.recycle();
     stats.undone += selected.undone;
     clock.lap(stats, "select");
     Ok(selected)

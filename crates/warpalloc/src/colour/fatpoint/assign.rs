@@ -19,6 +19,7 @@ use crate::colour::Colours;
 use crate::function::Convention;
 use crate::ir::{LiveRanges, Program, ReadWith, Value, overlap};
 use crate::options::Knobs;
+use crate::scratch::Scratch;
 use crate::target::{File, PReg, Target, UnitSet};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -44,6 +45,8 @@ pub struct Scene<'a> {
     pub priorities: &'a SecondaryMap<Value, u32>,
     /// Values read together, where banks matter.
     pub read_with: Option<&'a ReadWith>,
+    /// Where memory comes from.
+    pub scratch: &'a Scratch,
 }
 
 /// What a start costs that would raise the highest register: more than any bank is worth.
@@ -75,13 +78,18 @@ pub struct Assign<'a, const W: usize> {
 impl<'a, const W: usize> Assign<'a, W> {
     /// Nothing placed in `file` yet.
     pub fn new(scene: Scene<'a>, file: File) -> Assign<'a, W> {
+        let occupancy = RegMatrix::new(scene.ranges.positions(), scene.scratch);
+        Assign::around(scene, file, occupancy)
+    }
+
+    fn around(scene: Scene<'a>, file: File, occupancy: RegMatrix<W>) -> Assign<'a, W> {
         let window = units(&scene, file).min(64 * W);
         Assign {
             scene,
             file,
             window,
             starts: std::array::from_fn(|wider| UnitSet::first(window.saturating_sub(wider))),
-            occupancy: RegMatrix::new(scene.ranges.positions()),
+            occupancy,
             secondary: secondary(&scene, file),
             claims: vec![SmallVec::new(); window],
             claimed: UnitSet::EMPTY,
@@ -94,11 +102,11 @@ impl<'a, const W: usize> Assign<'a, W> {
 
     /// The same placements, with a window of `V` words.
     pub fn widened<const V: usize>(self) -> Assign<'a, V> {
-        let wide = Assign::<V>::new(self.scene, self.file);
+        let occupancy = self.occupancy.widened(self.scene.scratch);
+        let wide = Assign::<V>::around(self.scene, self.file, occupancy);
         let mut claims = self.claims;
         claims.resize(wide.window, SmallVec::new());
         Assign {
-            occupancy: self.occupancy.widened(),
             claims,
             claimed: self.claimed.widened(),
             failed: self.failed,
@@ -107,9 +115,10 @@ impl<'a, const W: usize> Assign<'a, W> {
         }
     }
 
-    /// Clusters that found no register.
-    pub fn failed(&self) -> &[Cluster] {
-        &self.failed
+    /// Ends placement; the clusters that found no register.
+    pub fn finish(self) -> Vec<Cluster> {
+        self.occupancy.recycle(self.scene.scratch);
+        self.failed
     }
 
     /// Places the clusters of `order` one after the other, or what they fall apart into.

@@ -35,13 +35,19 @@ impl RegClass {
     /// The class that values of a target's `class` belong to.
     pub fn of(target: &Target, class: Class) -> RegClass {
         let info = target.class(class);
-        let registers = info.width / target.file(info.file).units_per_reg;
+        let per_reg = target.file(info.file).units_per_reg;
+        let registers = info.width / per_reg;
+        // A file without wider values than one register is one of flags.
+        let has_wide = || {
+            let mut classes = target.classes();
+            classes.any(|(_, other)| other.file == info.file && other.width > per_reg)
+        };
         match info.file {
             File::MAIN if registers > 4 => RegClass::Tensor,
-            File::MAIN if info.width < target.file(info.file).units_per_reg => RegClass::RAlt,
+            File::MAIN if info.width < per_reg => RegClass::RAlt,
             File::MAIN => RegClass::R,
-            File::UR if registers > 1 => RegClass::UrExt,
-            File::UR => RegClass::Ur,
+            _ if registers > 1 => RegClass::UrExt,
+            _ if has_wide() => RegClass::Ur,
             _ => RegClass::P,
         }
     }

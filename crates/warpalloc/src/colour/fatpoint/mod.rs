@@ -181,6 +181,7 @@ fn best_trial(
         knobs,
         priorities: &priorities,
         read_with: read_with.as_ref(),
+        scratch: problem.scratch,
     };
     let mut best = run_trial(scene, &affinities, costs, Trial::ALL[0], stats);
     let trials = knobs.non_spill_trials.max(1) as usize;

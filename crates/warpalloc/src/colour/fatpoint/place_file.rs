@@ -68,21 +68,21 @@ impl Placement<'_> {
 
     fn narrow(&mut self, mut assign: Assign<1>) -> Vec<Cluster> {
         match self.place(&mut assign) {
-            true => assign.failed().to_vec(),
+            true => assign.finish(),
             false => self.half(assign.widened()),
         }
     }
 
     fn half(&mut self, mut assign: Assign<2>) -> Vec<Cluster> {
         match self.place(&mut assign) {
-            true => assign.failed().to_vec(),
+            true => assign.finish(),
             false => self.full(assign.widened()),
         }
     }
 
     fn full(&mut self, mut assign: Assign<4>) -> Vec<Cluster> {
         match self.place(&mut assign) {
-            true => assign.failed().to_vec(),
+            true => assign.finish(),
             false => self.packed(assign.widened()),
         }
     }
@@ -90,7 +90,7 @@ impl Placement<'_> {
     /// Eight words reach beyond any file, so that nothing is left to be widened.
     fn packed(&mut self, mut assign: Assign<8>) -> Vec<Cluster> {
         assign.place_all(self.clusters, self.order, self.colours);
-        assign.failed().to_vec()
+        assign.finish()
     }
 
     /// Places what it can; whether that was everything.

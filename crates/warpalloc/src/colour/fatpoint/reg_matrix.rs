@@ -14,6 +14,7 @@
 //! longest segments they cost at the ends of all others.
 
 use crate::ir::Segment;
+use crate::scratch::Scratch;
 use crate::target::UnitSet;
 use std::ops::Range;
 
@@ -33,26 +34,35 @@ pub struct RegMatrix<const W: usize> {
 
 impl<const W: usize> RegMatrix<W> {
     /// All units free at `positions` positions.
-    pub fn new(positions: u32) -> RegMatrix<W> {
+    pub fn new(positions: u32, scratch: &Scratch) -> RegMatrix<W> {
         let positions = positions as usize;
         let spans = positions.div_ceil(1 << SHIFT);
         RegMatrix {
-            rows: vec![UnitSet::EMPTY; positions],
-            any: vec![UnitSet::EMPTY; spans],
-            whole: vec![UnitSet::EMPTY; spans],
+            rows: scratch.filled(UnitSet::EMPTY, positions),
+            any: scratch.filled(UnitSet::EMPTY, spans),
+            whole: scratch.filled(UnitSet::EMPTY, spans),
             has_whole: false,
         }
     }
 
-    /// The same holders, with room for more units.
-    pub fn widened<const V: usize>(self) -> RegMatrix<V> {
-        let widen = |rows: Vec<UnitSet<W>>| rows.iter().map(UnitSet::widened).collect();
-        RegMatrix {
-            rows: widen(self.rows),
-            any: widen(self.any),
-            whole: widen(self.whole),
-            has_whole: self.has_whole,
+    /// Leaves its memory to others.
+    pub fn recycle(self, scratch: &Scratch) {
+        for rows in [self.rows, self.any, self.whole] {
+            scratch.give(rows);
         }
+    }
+
+    /// The same holders, with room for more units.
+    pub fn widened<const V: usize>(self, scratch: &Scratch) -> RegMatrix<V> {
+        let widen = |rows: &[UnitSet<W>]| scratch.collected(rows.iter().map(UnitSet::widened));
+        let wide = RegMatrix {
+            rows: widen(&self.rows),
+            any: widen(&self.any),
+            whole: widen(&self.whole),
+            has_whole: self.has_whole,
+        };
+        self.recycle(scratch);
+        wide
     }
 
     /// Adds to `held` the units that something holds somewhere in `segment`.
@@ -163,7 +173,7 @@ mod tests {
     fn agrees_with_one_row_per_position() {
         let mut rng = Rng::new(11);
         for positions in [1usize, 5, 8, 9, 63, 64, 65, 700, 5000] {
-            let mut occupancy: RegMatrix<4> = RegMatrix::new(positions as u32);
+            let mut occupancy: RegMatrix<4> = RegMatrix::new(positions as u32, &Scratch::default());
             let mut rows = vec![UnitSet::<4>::EMPTY; positions];
             for _ in 0..300 {
                 let start = rng.below(positions);

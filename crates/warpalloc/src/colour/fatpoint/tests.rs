@@ -11,6 +11,7 @@ use crate::generate::{self, Rng, Shape};
 use crate::ir::{Facts, LiveRanges, Program};
 use crate::options::{HoistPolicy, Knobs, Options, Strategy};
 use crate::passes::hoist::hoist_invariants;
+use crate::scratch::Scratch;
 use crate::target::{Class, File, PReg, Target};
 use cranelift_entity::EntityRef;
 
@@ -19,7 +20,8 @@ fn allocate(f: &Function, target: &Target, options: &Options) -> Result<Allocati
         strategy: Strategy::Fatpoint,
         ..options.clone()
     };
-    crate::pipeline::allocate(f, &Liveness::compute(f), target, &options)
+    let scratch = Scratch::default();
+    crate::pipeline::allocate(f, &Liveness::compute(f), target, &options, &scratch)
 }
 
 fn hardware(registers: usize) -> Target {

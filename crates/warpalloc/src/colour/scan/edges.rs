@@ -298,21 +298,23 @@ impl Connector<'_> {
         out.extend(back);
     }
 
-    /// A unit of the general file that nothing has before or after the registers move.
+    /// A unit of the main file that nothing has before or after the registers move.
     fn idle(&self, edge: &Edge, assigned: &Assigned) -> Option<PReg> {
         let mut taken: UnitSet<8> = UnitSet::EMPTY;
         let ends = [assigned.exit.of(edge.from), assigned.entry.of(edge.to)];
         for &(value, at) in ends.into_iter().flatten() {
             let shape = self.code.shape(value);
-            if shape.file == File::R.index() {
+            if shape.file == File::MAIN.index() {
                 let units = at as usize..at as usize + shape.width;
                 units.for_each(|unit| taken.insert(unit));
             }
         }
-        let pinned = UnitSet::of_file(self.code.target, File::R, self.code.pinned_units());
+        let target = self.code.target;
+        let pinned = UnitSet::of_file(target, File::MAIN, self.code.pinned_units());
         taken.add(&pinned);
-        let free = UnitSet::<8>::first(self.code.units(File::R.index())).without(&taken);
-        free.lowest().map(|unit| PReg::new(File::R, unit))
+        taken.add(target.file(File::MAIN).reserved_units());
+        let free = UnitSet::<8>::first(self.code.units(File::MAIN.index())).without(&taken);
+        free.lowest().map(|unit| PReg::new(File::MAIN, unit))
     }
 
     fn register(&self, value: u32, unit: u16) -> PReg {

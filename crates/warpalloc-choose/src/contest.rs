@@ -1,0 +1,433 @@
+//! One kernel's candidates: built, judged or timed, and compared.
+
+use rayon::prelude::*;
+use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, allocate_module};
+use warpalloc_sass::spills::spills_to_shared;
+
+use crate::candidate::Candidate;
+use crate::choose::{ChooseError, Facts, Judged, KernelChoice, Request};
+use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
+use crate::measure::{Measure, MeasureError};
+use crate::ptxas::{Assembly, Ptxas, PtxasError};
+
+/// The estimate of a candidate over the original's above which the original stays, where the launch
+/// is known: a smaller gain is within the error of the estimate.
+const WORTH_IT: f64 = 0.9;
+/// The same where it is not known.
+const WORTH_IT_ANYWHERE: f64 = 0.8;
+
+/// The time of a candidate over the original's above which the original stays: a smaller gain is
+/// within the error of the clock.
+const WORTH_IT_MEASURED: f64 = 0.98;
+
+/// The estimate over the original's above which another budget makes nothing better of it.
+const HOPELESS: f64 = 1.05;
+/// The share of the original's spills that ptxas may add to an allocation for lack of registers
+/// before it is worth giving it some.
+const FEW_SPILLS: f64 = 0.05;
+
+/// Shared memory that every launch gets without asking for more.
+pub(crate) const WITHOUT_OPT_IN: u64 = 48 * 1024;
+
+/// One kernel's candidates against each other.
+pub(crate) struct Contest<'a> {
+    pub(crate) request: Request<'a>,
+    pub(crate) facts: &'a Facts,
+    pub(crate) kernel: &'a str,
+}
+
+/// What was chosen for a kernel, and the module with it, where that was built.
+pub(crate) struct Chosen {
+    pub(crate) choice: KernelChoice,
+    pub(crate) result: Option<ModuleResult>,
+}
+
+/// A candidate, and what was built of it.
+struct Entrant {
+    judged: Judged,
+    /// Stores to local memory that ptxas added.
+    local_stores: usize,
+    /// Its machine code.
+    cubin: Option<Vec<u8>>,
+    /// The module with it; moved spills are those of the original's.
+    result: Option<ModuleResult>,
+}
+
+impl Entrant {
+    /// Whether the same allocator with another budget may be better than the original, if this is
+    /// what it made before.
+    fn leaves_chance(&self, next: Candidate, original: &Built) -> bool {
+        let Candidate::Allocated { margin, .. } = next else {
+            return true;
+        };
+        match self.judged.score() {
+            Some(score) if score > HOPELESS => false,
+            // Fewer registers for the text are more for ptxas, which must lack some.
+            Some(_) if margin > 0 => {
+                self.local_stores as f64 > FEW_SPILLS * original.estimate.local_stores as f64
+            }
+            Some(_) => true,
+            // A frame that does not fit is smaller with more registers only.
+            None => margin < 0,
+        }
+    }
+}
+
+impl Contest<'_> {
+    pub(crate) fn hold(&self) -> Result<Chosen, ChooseError> {
+        let Some(ptxas) = self.request.ptxas else {
+            return self.hold_without_ptxas();
+        };
+        let left = |reason: String, candidates| KernelChoice {
+            name: self.kernel.to_owned(),
+            chosen: Candidate::Original,
+            reason,
+            candidates,
+        };
+        let original = match self.build(ptxas, Candidate::Original)? {
+            Ok(built) => built,
+            Err(reason) => {
+                let choice = left(format!("left as it is: {reason}"), Vec::new());
+                return Ok(Chosen {
+                    choice,
+                    result: None,
+                });
+            }
+        };
+        let mut candidates = vec![Judged {
+            candidate: Candidate::Original,
+            ratios: Ok([1.0, 1.0]),
+        }];
+        if let Some(reason) = self.settled(&original) {
+            return Ok(Chosen {
+                choice: left(format!("left as it is: {reason}"), candidates),
+                result: Some(original.result),
+            });
+        }
+        let rows = Candidate::rows(self.request.machine_code);
+        let entrants: Result<Vec<Vec<Entrant>>, ChooseError> = rows
+            .par_iter()
+            .map(|row| self.row(ptxas, row, &original))
+            .collect();
+        let mut entrants: Vec<Entrant> = entrants?.into_iter().flatten().collect();
+        if let Some(measure) = self.request.measure {
+            entrants = self.timed(measure, ptxas, &original, entrants)?;
+        }
+        candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
+        let is_measured = self.request.measure.is_some();
+        let worth_it = match self.request.grid {
+            _ if is_measured => WORTH_IT_MEASURED,
+            Some(_) => WORTH_IT,
+            None => WORTH_IT_ANYWHERE,
+        };
+        let better = |entrant: &Entrant| entrant.judged.is_better(worth_it);
+        let best = entrants.into_iter().filter(better);
+        let best = best.min_by(|a, b| f64::total_cmp(&score(&a.judged), &score(&b.judged)));
+        let Some(best) = best else {
+            let reason = match is_measured {
+                true => "left as it is: no candidate is faster",
+                false => "left as it is: no candidate is expected to be faster in every launch",
+            };
+            return Ok(Chosen {
+                choice: left(reason.to_owned(), candidates),
+                result: Some(original.result),
+            });
+        };
+        let expected = score(&best.judged);
+        Ok(Chosen {
+            choice: KernelChoice {
+                name: self.kernel.to_owned(),
+                chosen: best.judged.candidate,
+                reason: match is_measured {
+                    true => format!("measured at {expected:.2} of the original's time"),
+                    false => format!("expected to take {expected:.2} of the original's time"),
+                },
+                candidates,
+            },
+            result: best.result.or(Some(original.result)),
+        })
+    }
+
+    /// Why no candidate can be better than the original, where that is known at once.
+    fn settled(&self, original: &Built) -> Option<&'static str> {
+        if !original.estimate.spills() {
+            Some("ptxas does not spill in it")
+        } else if self.facts.sized_at_launch && self.request.dynamic_shared.is_none() {
+            Some(
+                "its shared memory is sized at the launch; --dynamic-shared says how much there is",
+            )
+        } else if self.request.options.block.is_none() && !self.facts.bounded(self.kernel) {
+            Some(
+                "nobody says how many threads its blocks have, which spills to shared memory need; --block does",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// The candidates of a row, up to the first that has no chance after the one before it.
+    fn row(
+        &self,
+        ptxas: &Ptxas,
+        row: &[Candidate],
+        original: &Built,
+    ) -> Result<Vec<Entrant>, ChooseError> {
+        let mut entrants: Vec<Entrant> = Vec::new();
+        for &candidate in row {
+            let has_chance = |before: &Entrant| before.leaves_chance(candidate, original);
+            if !entrants.last().is_none_or(has_chance) {
+                break;
+            }
+            entrants.push(self.entrant(ptxas, candidate, original)?);
+        }
+        Ok(entrants)
+    }
+
+    fn entrant(
+        &self,
+        ptxas: &Ptxas,
+        mut candidate: Candidate,
+        original: &Built,
+    ) -> Result<Entrant, ChooseError> {
+        if let Candidate::Moved { all } = candidate {
+            return Ok(self.moved(all, original));
+        }
+        let mut built = self.build(ptxas, candidate)?;
+        while let (Err(_), Some(roomier)) = (&built, candidate.roomier()) {
+            candidate = roomier;
+            built = self.build(ptxas, candidate)?;
+        }
+        let ratios = match &built {
+            Ok(built) => Ok(built.estimate.over(&original.estimate)),
+            Err(reason) => Err(reason.clone()),
+        };
+        let local_stores = built.as_ref().map_or(0, |b| b.estimate.local_stores);
+        let (cubin, result) = built.ok().map(|b| (b.cubin, b.result)).unzip();
+        Ok(Entrant {
+            judged: Judged { candidate, ratios },
+            local_stores,
+            cubin,
+            result,
+        })
+    }
+
+    /// The original's machine code with its spills in shared memory.
+    fn moved(&self, all: bool, original: &Built) -> Entrant {
+        let options = self.request.move_options(self.facts, all);
+        let moved = spills_to_shared(&original.cubin, self.kernel, &options);
+        let moved = moved.map_err(|refusal| refusal.to_string());
+        let judged = moved.and_then(|moved| {
+            let estimate = judge(&Machine::H200, &moved.bytes, self.kernel, self.setting());
+            let estimate = estimate.map_err(|error| unjudged(&error))?;
+            Ok((estimate.over(&original.estimate), moved.bytes))
+        });
+        let (ratios, cubin) = match judged {
+            Ok((ratios, cubin)) => (Ok(ratios), Some(cubin)),
+            Err(reason) => (Err(reason), None),
+        };
+        Entrant {
+            judged: Judged {
+                candidate: Candidate::Moved { all },
+                ratios,
+            },
+            local_stores: 0,
+            cubin,
+            result: None,
+        }
+    }
+
+    /// The same entrants with times in the place of estimates.
+    fn timed(
+        &self,
+        measure: &Measure,
+        ptxas: &Ptxas,
+        original: &Built,
+        mut entrants: Vec<Entrant>,
+    ) -> Result<Vec<Entrant>, ChooseError> {
+        let reference = ptxas.assemble(Assembly {
+            text: self.request.source,
+            arch: &self.facts.arch,
+            entry: Some(self.kernel),
+            contraction: self.request.options.contraction,
+        })?;
+        let cubins = entrants.iter().filter_map(|e| e.cubin.as_deref());
+        let cubins: Vec<&[u8]> = [&original.cubin[..]].into_iter().chain(cubins).collect();
+        let mut times = measure.times(self.kernel, &reference, &cubins)?.into_iter();
+        let own = match times.next() {
+            Some(Ok(own)) => own,
+            Some(Err(reason)) => {
+                let kernel = self.kernel.to_owned();
+                return Err(MeasureError::Kernel { kernel, reason }.into());
+            }
+            None => return Ok(entrants),
+        };
+        let measured = entrants
+            .iter_mut()
+            .filter(|entrant| entrant.cubin.is_some());
+        for (entrant, time) in measured.zip(times) {
+            entrant.judged.ratios = time.map(|time| [time / own; 2]);
+        }
+        Ok(entrants)
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            block_threads: self.request.options.block,
+            blocks: self.request.grid,
+            dynamic_shared: self.request.dynamic_shared.unwrap_or(0),
+        }
+    }
+
+    /// What ptxas makes of a candidate, or why there is none.
+    fn build(
+        &self,
+        ptxas: &Ptxas,
+        candidate: Candidate,
+    ) -> Result<Result<Built, String>, ChooseError> {
+        let options = candidate.options(self.request.options, self.kernel);
+        let result = allocate_module(self.request.source, &options, None)?;
+        if let Some(reason) = obstacle(candidate, &result, self.kernel) {
+            return Ok(Err(reason));
+        }
+        let assembly = Assembly {
+            text: &result.text,
+            arch: &self.facts.arch,
+            entry: Some(self.kernel),
+            contraction: options.contraction,
+        };
+        let cubin = match ptxas.assemble(assembly) {
+            Ok(cubin) => cubin,
+            Err(error @ PtxasError::Refused(_)) => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
+        let estimate = estimate.map_err(|error| unjudged(&error));
+        let estimate = estimate.and_then(|estimate| match self.overflow(candidate, &estimate) {
+            Some(reason) => Err(reason),
+            None => Ok(estimate),
+        });
+        Ok(estimate.map(|estimate| Built {
+            cubin,
+            estimate,
+            result,
+        }))
+    }
+
+    /// Why a launch that gives the kernel dynamic shared memory might fail.
+    fn overflow(&self, candidate: Candidate, estimate: &Estimate) -> Option<String> {
+        let dynamic = self
+            .request
+            .dynamic_shared
+            .filter(|_| self.facts.sized_at_launch)?;
+        let bytes = estimate.shared_bytes + u64::from(dynamic);
+        let is_ours = candidate != Candidate::Original;
+        (is_ours && bytes > WITHOUT_OPT_IN).then(|| {
+            format!("{bytes} bytes of shared memory with the dynamic share, {WITHOUT_OPT_IN} launch for sure")
+        })
+    }
+}
+
+/// A candidate that was assembled.
+struct Built {
+    cubin: Vec<u8>,
+    estimate: Estimate,
+    /// The module with it.
+    result: ModuleResult,
+}
+
+pub(crate) fn score(judged: &Judged) -> f64 {
+    judged.score().unwrap_or(f64::INFINITY)
+}
+
+fn unjudged(error: &JudgeError) -> String {
+    format!("its machine code cannot be judged: {error}")
+}
+
+/// Why what was made of a kernel is not the candidate it was meant to be.
+pub(crate) fn obstacle(
+    candidate: Candidate,
+    result: &ModuleResult,
+    kernel: &str,
+) -> Option<String> {
+    let report = result.functions.iter().find(|f| f.name == kernel)?;
+    match (&report.outcome, candidate) {
+        (Outcome::Refused(reason), _) => Some(reason.clone()),
+        (Outcome::PassedThrough(passed), _) => Some(passed.reason.clone()),
+        (Outcome::Kept(reason), Candidate::Allocated { .. }) => Some(reason.clone()),
+        (Outcome::Allocated(allocated), _) if allocated.frame.local > 0 => {
+            let about_space = |warning: &&String| warning.contains("local memory");
+            let warning = report.warnings.iter().find(about_space);
+            Some(warning.map_or("it spills to local memory".to_owned(), Clone::clone))
+        }
+        (Outcome::Allocated(_), _) if may_differ(report) => {
+            Some("the last bits of its results might differ".to_owned())
+        }
+        (Outcome::Allocated(allocated), _) if allocated.stats.fell_back => {
+            Some("no round of allocation succeeded".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Whether ptxas might round otherwise than in the original.
+fn may_differ(function: &FunctionReport) -> bool {
+    let contraction = function.contraction.as_ref();
+    contraction.is_some_and(|contraction| contraction.obstacle.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpalloc::Strategy;
+
+    fn judged(alone: f64, full: f64) -> Judged {
+        Judged {
+            candidate: Candidate::SharedPragma,
+            ratios: Ok([alone, full]),
+        }
+    }
+
+    #[test]
+    fn a_candidate_must_be_better_in_both_settings_and_by_enough() {
+        assert!(judged(0.7, 0.9).is_better(WORTH_IT_ANYWHERE));
+        assert!(!judged(1.01, 0.3).is_better(WORTH_IT_ANYWHERE));
+        assert!(!judged(0.3, 1.01).is_better(WORTH_IT_ANYWHERE));
+        assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
+        assert!(judged(0.85, 0.85).is_better(WORTH_IT));
+        assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
+    }
+
+    #[test]
+    fn another_budget_is_tried_where_it_has_a_chance() {
+        let built = |local_stores: usize| Built {
+            cubin: Vec::new(),
+            estimate: Estimate::of_stores(local_stores),
+            result: ModuleResult {
+                text: String::new(),
+                functions: Vec::new(),
+                promoted: None,
+            },
+        };
+        let entrant = |ratio: Option<f64>, local_stores: usize| Entrant {
+            judged: Judged {
+                candidate: Candidate::SharedPragma,
+                ratios: ratio.map(|ratio| [ratio; 2]).ok_or_else(String::new),
+            },
+            local_stores,
+            cubin: None,
+            result: None,
+        };
+        let leaves = |ratio: Option<f64>, local_stores: usize, margin: i32| {
+            let strategy = Strategy::Briggs;
+            let next = Candidate::Allocated { strategy, margin };
+            entrant(ratio, local_stores).leaves_chance(next, &built(100))
+        };
+        assert!(leaves(Some(0.9), 6, 4), "ptxas spills in it");
+        assert!(!leaves(Some(0.9), 5, 4), "hardly");
+        assert!(!leaves(Some(1.1), 50, 4), "it is slow");
+        assert!(!leaves(None, 0, 4), "its frame does not fit");
+        assert!(leaves(Some(0.9), 0, -16));
+        assert!(!leaves(Some(1.1), 0, -16), "it is slow");
+        assert!(leaves(None, 0, -16), "its frame does not fit");
+    }
+}

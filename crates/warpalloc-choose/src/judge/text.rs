@@ -1,0 +1,202 @@
+//! What a kernel costs one warp, from its text: nobody knows the machine code yet.
+//!
+//! ptxas orders the instructions of a block as it likes, so a block takes the longest chain of its
+//! results, not the sum of its waits.
+
+use super::Machine;
+use super::warp::{Cost, Misses};
+use warpalloc::analysis::{Loops, Order};
+use warpalloc::function::{Function, Inst, Kind, Role};
+
+/// Instructions that ptxas makes of a division.
+const DIVISION: f64 = 8.0;
+
+/// The cost of all blocks by their frequency, which loop nesting gives.
+pub(super) fn simulate(machine: &Machine, function: &Function, misses: Misses) -> Cost {
+    let order = Order::compute(function);
+    let loops = Loops::compute(function, &order);
+    let mut cost = Cost::default();
+    for block in function.blocks() {
+        let depth = i32::try_from(loops.depth(block)).unwrap_or(i32::MAX);
+        let mut own = Cost::default();
+        // When the value of each virtual register is there.
+        let mut ready = vec![0.0_f64; function.vreg_count()];
+        for inst in function.block_insts(block) {
+            let Some(step) = Step::of(machine, function, inst, misses) else {
+                continue;
+            };
+            let operands = function.operands(inst);
+            let inputs = operands.iter().filter(|o| o.role != Role::Def);
+            let begin = inputs
+                .map(|o| ready[o.vreg.as_u32() as usize])
+                .fold(0.0, f64::max);
+            let end = begin + step.latency;
+            for result in operands.iter().filter(|o| o.role == Role::Def) {
+                ready[result.vreg.as_u32() as usize] = end;
+            }
+            own.latency = own.latency.max(end);
+            own.issue += step.issue;
+            own.memory += step.memory;
+            if let Some((unit, cycles)) = step.unit {
+                own.units[unit] += cycles;
+            }
+        }
+        cost.add(&own, machine.trips.powi(depth));
+    }
+    cost
+}
+
+/// One instruction of the text.
+struct Step {
+    /// Cycles until its results are there.
+    latency: f64,
+    /// Slots of the scheduler.
+    issue: f64,
+    /// Cycles of the memory pipe.
+    memory: f64,
+    /// The unit that computes it, and for how long.
+    unit: Option<(usize, f64)>,
+}
+
+impl Step {
+    /// `None` for what becomes no instruction: copies are coalesced, and parameters are operands.
+    fn of(machine: &Machine, function: &Function, inst: Inst, misses: Misses) -> Option<Step> {
+        let info = function.inst(inst);
+        if matches!(info.kind, Kind::Undef | Kind::LiveIn | Kind::Copy) {
+            return None;
+        }
+        let opcode = function.opcode_name(info.opcode);
+        let name = opcode.split('.').next().unwrap_or(opcode);
+        let has = |modifier: &str| opcode.split('.').any(|part| part == modifier);
+        let begins = |modifier: &str| opcode.split('.').any(|part| part.starts_with(modifier));
+        let on_unit = |latency: f64, issue: f64, unit: usize, cycles: f64| {
+            Some(Step {
+                latency,
+                issue,
+                memory: 0.0,
+                unit: Some((unit, cycles)),
+            })
+        };
+        let access = |latency: f64, per_word: f64| {
+            Some(Step {
+                latency,
+                issue: 1.0,
+                memory: per_word * words(opcode),
+                unit: None,
+            })
+        };
+        let beyond = misses.first_level * machine.second_level_pipe
+            + misses.second_level * machine.device_memory_pipe;
+        match name {
+            "ld" | "ldu" if begins("param") || has("const") => None,
+            "ld" | "ldu" if begins("shared") => {
+                access(machine.shared_load, machine.shared_load_pipe)
+            }
+            "ld" | "ldu" if has("local") => access(
+                machine.local_load + misses.first_level * machine.miss,
+                machine.local_load_pipe + beyond,
+            ),
+            "ld" | "ldu" => access(machine.global_load, machine.global_load_pipe),
+            "st" if begins("shared") => access(machine.fixed, machine.shared_store_pipe),
+            "st" if has("local") => access(machine.fixed, machine.local_store_pipe + beyond),
+            "st" => access(machine.fixed, machine.global_store_pipe),
+            "ldmatrix" => access(machine.shared_load, machine.shared_load_pipe),
+            "wmma" if has("load") && begins("shared") => {
+                access(machine.shared_load, machine.shared_load_pipe)
+            }
+            "wmma" if has("load") => access(machine.global_load, machine.global_load_pipe),
+            "wmma" if has("store") => access(machine.fixed, machine.global_store_pipe),
+            "atom" | "tex" | "tld4" | "suld" => {
+                access(machine.global_load, machine.global_load_pipe)
+            }
+            "red" | "sust" | "stmatrix" | "cp" => access(machine.fixed, machine.global_store_pipe),
+            "mma" | "wmma" | "wgmma" => on_unit(machine.other, 1.0, 3, machine.tensor),
+            "div" => on_unit(machine.other, DIVISION, 4, machine.transcendental),
+            "sin" | "cos" | "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "tanh" => {
+                on_unit(machine.other, 1.0, 4, machine.transcendental)
+            }
+            _ if has("f64") => on_unit(machine.other, 1.0, 2, machine.double),
+            "fma" | "mul" | "add" | "sub" if begins("f") || begins("bf") => {
+                on_unit(machine.fixed, 1.0, 1, machine.single)
+            }
+            // Two registers hold a number of 64 bits, and two instructions compute it.
+            _ if opcode.ends_with("64") => on_unit(machine.fixed, 2.0, 0, 2.0 * machine.integer),
+            _ => on_unit(machine.fixed, 1.0, 0, machine.integer),
+        }
+    }
+}
+
+/// The words of 4 bytes that an access moves per thread.
+fn words(opcode: &str) -> f64 {
+    let mut parts = opcode.split('.');
+    let lanes = |part: &str| part.strip_prefix('v')?.parse().ok();
+    let lanes: f64 = parts.clone().find_map(lanes).unwrap_or(1.0);
+    let element = parts.next_back().unwrap_or_default();
+    let bits = element.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let bits: f64 = bits.parse().unwrap_or(32.0);
+    (lanes * bits / 32.0).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpalloc::target::Target;
+    use warpalloc_ptx::module::lower_function;
+
+    fn cost(body: &str, misses: Misses) -> Cost {
+        let text = format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) {{\n\
+             .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<3>; .reg .pred %p;\n\
+             .shared .b32 s[64]; .local .b32 l[4];\n{body}\nret;\n}}\n"
+        );
+        let target = Target::preset("hardware", 90).unwrap();
+        let function = lower_function(&text, "k", &target).unwrap().unwrap();
+        simulate(&Machine::H200, &function, misses)
+    }
+
+    #[test]
+    fn accesses_move_words() {
+        assert_eq!(words("ld.shared.b32"), 1.0);
+        assert_eq!(words("st.local.v4.f32"), 4.0);
+        assert_eq!(words("ld.volatile.shared.v2.b64"), 4.0);
+        assert_eq!(words("ld.global.u8"), 1.0);
+    }
+
+    #[test]
+    fn a_block_takes_its_longest_chain() {
+        let machine = Machine::H200;
+        let apart = "ld.shared.b32 %r1, [s]; ld.shared.b32 %r2, [s+4]; add.s32 %r3, %r1, %r2;\
+                     st.shared.b32 [s], %r3;";
+        let chained = "ld.shared.b32 %r1, [s]; st.shared.b32 [s], %r1;";
+        let (apart, chained) = (
+            cost(apart, Misses::default()),
+            cost(chained, Misses::default()),
+        );
+        assert_eq!(apart.latency, machine.shared_load + 2.0 * machine.fixed);
+        assert_eq!(chained.latency, machine.shared_load + machine.fixed);
+        assert_eq!(
+            apart.memory,
+            2.0 * machine.shared_load_pipe + machine.shared_store_pipe
+        );
+    }
+
+    #[test]
+    fn a_loop_counts_its_trips() {
+        let body = "mov.b32 %r1, 0;\nL: add.s32 %r1, %r1, 1; setp.lt.s32 %p, %r1, 9;\n@%p bra L;\n";
+        let once = cost("add.s32 %r1, 1, 2;", Misses::default());
+        let looped = cost(body, Misses::default());
+        assert!(looped.issue > Machine::H200.trips * once.issue);
+    }
+
+    #[test]
+    fn a_frame_beyond_the_cache_is_slower() {
+        let body = "ld.local.b32 %r1, [l]; st.local.b32 [l+4], %r1;";
+        let misses = Misses {
+            first_level: 1.0,
+            second_level: 0.0,
+        };
+        let (near, far) = (cost(body, Misses::default()), cost(body, misses));
+        assert_eq!(far.latency - near.latency, Machine::H200.miss);
+        assert!(far.memory > near.memory);
+    }
+}

@@ -1,0 +1,207 @@
+//! A choice where there is no ptxas to compare with.
+//!
+//! What ptxas would make of the original is not known, so an allocation of ours that spills to
+//! local memory stands for it: where that spills, ptxas does too, and about as much. It is the
+//! better allocator of the two now and then, mostly because it orders instructions anew, so the
+//! same with a few registers more stands for its best. Against both, spill code in shared memory
+//! must win, judged from the texts.
+
+use warpalloc::Strategy;
+use warpalloc::target::Target;
+use warpalloc::target::sm::Sm;
+use warpalloc_ptx::EntryFacts;
+use warpalloc_ptx::module::{
+    Allocated, ModuleOptions, Outcome, PtxError, SpillSpace, allocate_module, lower_function,
+};
+
+use crate::candidate::Candidate;
+use crate::choose::{ChooseError, Judged, KernelChoice};
+use crate::contest::{Chosen, Contest, WITHOUT_OPT_IN, obstacle, score};
+use crate::judge::{Estimate, Machine, Resources, judge_text};
+
+/// The estimate of a candidate over that of the stand-in above which ptxas has the kernel.
+const WORTH_IT_UNSEEN: f64 = 0.75;
+/// How much better the estimate of the second allocator must be: a smaller difference says nothing.
+const ANOTHER: f64 = 0.97;
+/// Warps of a multiprocessor below which nothing hides the latency of another warp: texts do not
+/// tell how much of it there is.
+const LEAST_WARPS: u32 = 6;
+/// Registers above the cap with which ptxas is no better than an allocation of ours.
+const PTXAS_SAVES: i32 = 8;
+
+/// Bytes of a frame, twice of what ptxas spills to shared memory by itself: the rest of a larger one
+/// stays in local memory, and has less of the cache.
+const PRAGMA_HOLDS: u32 = 128;
+
+/// An allocation and its estimate.
+struct Text {
+    allocated: Box<Allocated>,
+    estimate: Estimate,
+}
+
+impl Contest<'_> {
+    /// Chooses by texts alone.
+    pub(crate) fn hold_without_ptxas(&self) -> Result<Chosen, ChooseError> {
+        let chosen = |chosen: Candidate, reason: String, candidates| Chosen {
+            choice: KernelChoice {
+                name: self.kernel.to_owned(),
+                chosen,
+                reason,
+                candidates,
+            },
+            result: None,
+        };
+        let left = |reason: &str| {
+            let reason = format!("left as it is, for there is no ptxas to compare with: {reason}");
+            Ok(chosen(Candidate::Original, reason, Vec::new()))
+        };
+        if self.facts.sized_at_launch && self.request.dynamic_shared.is_none() {
+            return left(
+                "its shared memory is sized at the launch; --dynamic-shared says how much there is",
+            );
+        }
+        let facts = warpalloc_ptx::entry_facts(self.request.source)?;
+        let entry = facts.entries.iter().find(|entry| entry.name == self.kernel);
+        let Some(entry) = entry else {
+            return left("it is no entry");
+        };
+        if entry.block_threads.or(self.request.options.block).is_none() {
+            return left("nobody says how many threads its blocks have; --block does");
+        }
+        let stand_in = match self.stand_in(entry, 0)? {
+            Ok(stand_in) => stand_in,
+            Err(reason) => return left(&reason),
+        };
+        if stand_in.allocated.frame.local == 0 {
+            return left("it is expected to fit");
+        }
+        let roomier = match self.stand_in(entry, -PTXAS_SAVES)? {
+            Ok(roomier) => roomier.estimate,
+            Err(reason) => return left(&reason),
+        };
+        let mut candidates = vec![Judged {
+            candidate: Candidate::Original,
+            ratios: Ok([1.0, 1.0]),
+        }];
+        let mut best: Option<Judged> = None;
+        for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
+            let margin = 0;
+            let candidate = Candidate::Allocated { strategy, margin };
+            let options = candidate.options(self.request.options, self.kernel);
+            let built = self.text(entry, candidate, &options)?;
+            let over = |against: &Estimate| Judged {
+                candidate,
+                ratios: match &built {
+                    Ok(built) => Ok(built.estimate.over(against)),
+                    Err(reason) => Err(reason.clone()),
+                },
+            };
+            let judged = over(&stand_in.estimate);
+            let is_better = judged.is_better(WORTH_IT_UNSEEN) && over(&roomier).is_better(1.0);
+            if is_better
+                && best
+                    .as_ref()
+                    .is_none_or(|best| score(&judged) < ANOTHER * score(best))
+            {
+                best = Some(judged.clone());
+            }
+            candidates.push(judged);
+        }
+        if let Some(best) = best {
+            let reason = format!(
+                "expected to take {:.2} of the original's time; there is no ptxas to compare with",
+                score(&best)
+            );
+            return Ok(chosen(best.candidate, reason, candidates));
+        }
+        // What ptxas spills to shared memory may cost a kernel with some of its own a block.
+        let is_small = stand_in.allocated.frame.local <= PRAGMA_HOLDS;
+        if is_small && entry.shared_bytes == 0 && !self.facts.sized_at_launch {
+            let reason = "expected to spill; there is no ptxas to compare with".to_owned();
+            return Ok(chosen(Candidate::SharedPragma, reason, candidates));
+        }
+        let reason = "left as it is, for there is no ptxas to compare with: no candidate is expected \
+                      to be faster in every launch";
+        Ok(chosen(Candidate::Original, reason.to_owned(), candidates))
+    }
+
+    /// What stands for that which ptxas makes of the original.
+    fn stand_in(
+        &self,
+        entry: &EntryFacts,
+        margin: i32,
+    ) -> Result<Result<Text, String>, ChooseError> {
+        let strategy = Strategy::Briggs;
+        let candidate = Candidate::Allocated { strategy, margin };
+        let options = ModuleOptions {
+            spill_space: SpillSpace::Local,
+            ..candidate.options(self.request.options, self.kernel)
+        };
+        self.text(entry, Candidate::Original, &options)
+    }
+
+    /// An allocation, judged by its text, or why there is none.
+    fn text(
+        &self,
+        entry: &EntryFacts,
+        candidate: Candidate,
+        options: &ModuleOptions,
+    ) -> Result<Result<Text, String>, ChooseError> {
+        let result = allocate_module(self.request.source, options, None)?;
+        let is_candidate = candidate != Candidate::Original;
+        let obstacle = obstacle(candidate, &result, self.kernel).filter(|_| is_candidate);
+        if let Some(reason) = obstacle {
+            return Ok(Err(reason));
+        }
+        let mut functions = result.functions.into_iter();
+        let own = functions.find(|function| function.name == self.kernel);
+        let allocated = match own.map(|function| function.outcome) {
+            Some(Outcome::Allocated(allocated)) => allocated,
+            Some(Outcome::Refused(reason) | Outcome::Kept(reason)) => return Ok(Err(reason)),
+            Some(Outcome::PassedThrough(passed)) => return Ok(Err(passed.reason)),
+            _ => return Ok(Err("it was not allocated".to_owned())),
+        };
+        let Ok(sm) = self.facts.arch.parse::<Sm>() else {
+            return Ok(Err(format!("no figures are known for {}", self.facts.arch)));
+        };
+        let target = Target::preset("hardware", sm.number());
+        let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
+        let Some(function) = lower_function(&result.text, self.kernel, &target)? else {
+            return Ok(Err("its allocated text is not understood".to_owned()));
+        };
+        let threads = entry.block_threads.or(options.block).unwrap_or(1);
+        let frame = u64::from(allocated.frame.shared) * u64::from(threads);
+        let dynamic = self
+            .request
+            .dynamic_shared
+            .filter(|_| self.facts.sized_at_launch);
+        let shared = entry.shared_bytes + frame + u64::from(dynamic.unwrap_or(0));
+        if frame > 0 && shared > WITHOUT_OPT_IN {
+            return Ok(Err(format!(
+                "{shared} bytes of shared memory, {WITHOUT_OPT_IN} launch for sure"
+            )));
+        }
+        let own_local = u32::try_from(entry.local_bytes).unwrap_or(u32::MAX);
+        let resources = Resources {
+            sm,
+            registers: self.request.options.maxnreg.unwrap_or(allocated.budget),
+            block_threads: threads,
+            shared,
+            frame: own_local.saturating_add(allocated.frame.local),
+        };
+        let warps = resources.warps();
+        if frame > 0 && warps < LEAST_WARPS {
+            return Ok(Err(format!(
+                "{shared} bytes of shared memory leave a multiprocessor {warps} warps"
+            )));
+        }
+        let estimate = judge_text(&Machine::H200, &function, resources, self.request.grid);
+        Ok(match estimate {
+            Ok(estimate) => Ok(Text {
+                allocated,
+                estimate,
+            }),
+            Err(error) => Err(format!("it cannot be judged: {error}")),
+        })
+    }
+}

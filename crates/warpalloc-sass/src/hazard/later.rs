@@ -27,7 +27,7 @@ impl Later {
         while is_changed {
             is_changed = false;
             for number in (0..blocks.len()).rev() {
-                let mut new = behind[number].clone();
+                let mut new = behind[number];
                 for &succ in &blocks[number].succs {
                     new.union_with(&behind[succ]);
                     for &reg in last[succ].keys() {

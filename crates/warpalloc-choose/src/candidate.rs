@@ -5,6 +5,8 @@ use std::fmt;
 use warpalloc::Strategy;
 use warpalloc_ptx::module::{ModuleOptions, SpillSpace, Treatment};
 
+/// Registers above the cap of an allocation that leaves some spills to ptxas.
+const SOME_ROOM: i32 = -16;
 /// Registers above the cap beyond which an allocation says little of what ptxas will do.
 const MOST_ROOM: i32 = -96;
 
@@ -45,7 +47,7 @@ impl Candidate {
             // Where the text fits the cap and ptxas spills all the same, it lacks registers of its
             // own.
             row(Strategy::Briggs, [0, 4]),
-            row(Strategy::Fatpoint, [0, -16]),
+            row(Strategy::Fatpoint, [0, SOME_ROOM]),
         ];
         if machine_code {
             rows.extend([false, true].map(|all| vec![Candidate::Moved { all }]));
@@ -54,17 +56,17 @@ impl Candidate {
     }
 
     /// The same with more registers, so that less spills and ptxas spills the rest: for an
-    /// allocation above the cap whose frame shared memory does not hold.
+    /// allocation whose frame shared memory does not hold.
     pub(crate) fn roomier(self) -> Option<Candidate> {
-        match self {
-            Candidate::Allocated { strategy, margin } if (MOST_ROOM + 1..0).contains(&margin) => {
-                Some(Candidate::Allocated {
-                    strategy,
-                    margin: (margin * 3).max(MOST_ROOM),
-                })
-            }
-            _ => None,
-        }
+        let Candidate::Allocated { strategy, margin } = self else {
+            return None;
+        };
+        let margin = match margin {
+            0 => SOME_ROOM,
+            margin if (MOST_ROOM + 1..0).contains(&margin) => (margin * 3).max(MOST_ROOM),
+            _ => return None,
+        };
+        Some(Candidate::Allocated { strategy, margin })
     }
 
     /// The candidate that displays as `name`.
@@ -116,5 +118,27 @@ impl fmt::Display for Candidate {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_that_does_not_fit_is_given_more_registers() {
+        let strategy = Strategy::Briggs;
+        let margins = |margin| -> Vec<i32> {
+            let first = Some(Candidate::Allocated { strategy, margin });
+            let all = std::iter::successors(first, |candidate| candidate.roomier());
+            let margins = all.map(|candidate| match candidate {
+                Candidate::Allocated { margin, .. } => margin,
+                _ => unreachable!("{candidate} is no allocation"),
+            });
+            margins.collect()
+        };
+        assert_eq!(margins(0), [0, -16, -48, -96]);
+        assert_eq!(margins(4), [4]);
+        assert_eq!(Candidate::SharedPragma.roomier(), None);
     }
 }

@@ -1,23 +1,17 @@
 //! `warpalloc alloc X.cubin --maxnreg N`: spill code in machine code.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use warpalloc_sass::allocate::{AllocateError, AllocateOptions, Allocated, allocate_kernel};
-use warpalloc_sass::object::{Cubin, demangle};
+use warpalloc_sass::object::demangle;
 
+use crate::UsageError;
 use crate::alloc::{AllocArgs, Regalloc};
-use crate::report::{self, SCHEMA};
-use crate::{Silent, UsageError, files, output};
+use crate::cubin_files::{self, Rewritten};
 
-/// What became of one kernel.
-struct Kernel {
-    name: String,
-    result: Result<Allocated, AllocateError>,
-}
+type Kernel = cubin_files::Kernel<Allocated, AllocateError>;
 
 /// Refuses flags that mean nothing for cubins.
 fn options(args: &AllocArgs) -> Result<AllocateOptions, UsageError> {
@@ -47,94 +41,39 @@ fn options(args: &AllocArgs) -> Result<AllocateOptions, UsageError> {
 /// Allocates the kernels of cubins for so many registers.
 pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
     let options = options(args)?;
-    let mut reports = Vec::new();
-    let mut results = Vec::new();
-    for path in &args.input {
-        let told = path.display().to_string();
-        let bytes = fs::read(path).with_context(|| format!("cannot read {told}"))?;
-        let (written, kernels) = allocate(&bytes, &told, args, &options)?;
-        reports.push((told, kernels));
-        results.push(written);
-    }
-    let mut kernels = reports.iter().flat_map(|(_, kernels)| kernels);
+    let files = cubin_files::rewrite(args, |cubin, bytes| {
+        let allocate = |bytes: &[u8], name: &str| allocate_kernel(bytes, name, &options);
+        Ok(cubin_files::one_by_one(
+            args,
+            cubin,
+            bytes,
+            allocate,
+            |done| done.bytes.as_ref(),
+        ))
+    })?;
+    let mut kernels = files.iter().flat_map(|file| &file.kernels);
     let is_refused = args.strict && kernels.any(|kernel| kernel.result.is_err());
-    if !is_refused {
-        for (output, written) in outputs.iter().zip(&results) {
-            files::write(output, written)?;
-        }
-    }
-    tell(args, &reports, is_refused)?;
-    match is_refused {
-        true => Err(Silent.into()),
-        false => Ok(()),
-    }
+    cubin_files::finish(outputs, &files, is_refused, || {
+        tell(args, &files, is_refused)
+    })
 }
 
-/// The cubin with all kernels allocated that can be, one after the other.
-fn allocate(
-    bytes: &[u8],
-    told: &str,
-    args: &AllocArgs,
-    options: &AllocateOptions,
-) -> anyhow::Result<(Vec<u8>, Vec<Kernel>)> {
-    let cubin = Cubin::read(bytes).with_context(|| told.to_owned())?;
-    let known = |name: &String| cubin.functions.iter().any(|f| f.name == name);
-    if let Some(unknown) = args.entry.iter().find(|name| !known(name)) {
-        return Err(UsageError(format!("{told} has no function `{unknown}`")).into());
-    }
-    let is_wanted = |name: &str| args.entry.is_empty() || args.entry.iter().any(|e| e == name);
-    let mut written = bytes.to_vec();
-    let mut kernels = Vec::new();
-    for function in cubin
-        .functions
-        .iter()
-        .filter(|f| f.is_entry && is_wanted(f.name))
-    {
-        let result = allocate_kernel(&written, function.name, options);
-        if let Ok(Allocated {
-            bytes: Some(bytes), ..
-        }) = &result
-        {
-            written.clone_from(bytes);
-        }
-        kernels.push(Kernel {
-            name: function.name.to_owned(),
-            result,
-        });
-    }
-    Ok((written, kernels))
-}
-
-fn tell(args: &AllocArgs, reports: &[(String, Vec<Kernel>)], failed: bool) -> anyhow::Result<()> {
-    for (file, kernels) in reports {
+fn tell(args: &AllocArgs, files: &[Rewritten<Kernel>], failed: bool) -> anyhow::Result<()> {
+    for Rewritten { file, kernels, .. } in files {
         for kernel in kernels {
-            let Err(reason) = &kernel.result else {
-                continue;
-            };
-            let message = format!("{file}: `{}` stays as it is: {reason}", kernel.name);
-            match failed {
-                true => output::error(&message),
-                false => output::warning(&message),
+            if let Err(reason) = &kernel.result {
+                let message = format!("{file}: `{}` stays as it is: {reason}", kernel.name);
+                cubin_files::complain(&message, failed);
             }
         }
     }
-    let text = match args.print_regalloc_stats {
-        Some(report::Format::Json) => format!("{:#}\n", as_json(reports)),
-        Some(report::Format::Text) => as_text(reports),
-        None => return Ok(()),
-    };
-    match files::is_standard_output(&args.output) {
-        true => {
-            eprint!("{text}");
-            Ok(())
-        }
-        false => output::print(&text),
-    }
+    let as_json = || cubin_files::as_json(files, kernel_json);
+    cubin_files::show(args, || as_text(files), as_json)
 }
 
-fn as_text(reports: &[(String, Vec<Kernel>)]) -> String {
+fn as_text(files: &[Rewritten<Kernel>]) -> String {
     let mut out = String::new();
-    for (file, kernels) in reports {
+    for Rewritten { file, kernels, .. } in files {
         // Writing to a string does not fail.
         let _ = writeln!(out, "{file}");
         let _ = writeln!(
@@ -169,41 +108,26 @@ fn as_text(reports: &[(String, Vec<Kernel>)]) -> String {
     out
 }
 
-fn as_json(reports: &[(String, Vec<Kernel>)]) -> Value {
-    let kernel = |kernel: &Kernel| {
-        let mut value = json!({
-            "name": kernel.name,
-            "demangled": demangle(&kernel.name),
-        });
-        match &kernel.result {
-            Ok(done) => {
-                value["registers_before"] = done.registers_before.into();
-                value["registers_after"] = done.registers_after.into();
-                value["frame_bytes"] = done.frame_bytes.into();
-                value["shared_bytes"] = done.shared_bytes.into();
-                value["stores"] = done.inserted.stores.into();
-                value["reloads"] = done.inserted.reloads.into();
-                value["recomputed"] = done.inserted.recomputes.into();
-                value["moves"] = done.inserted.moves.into();
-                value["instructions_before"] = done.instructions_before.into();
-                value["instructions_after"] = done.instructions_after.into();
-                value["added"] = json!({
-                    "waits": done.added.waits,
-                    "scoreboards": done.added.scoreboards,
-                    "stall_cycles": done.added.cycles,
-                    "reuses_dropped": done.added.reuses_dropped,
-                });
-            }
-            Err(reason) => value["refused"] = reason.to_string().into(),
+fn kernel_json(kernel: &Kernel) -> Value {
+    let mut value = json!({
+        "name": kernel.name,
+        "demangled": demangle(&kernel.name),
+    });
+    match &kernel.result {
+        Ok(done) => {
+            value["registers_before"] = done.registers_before.into();
+            value["registers_after"] = done.registers_after.into();
+            value["frame_bytes"] = done.frame_bytes.into();
+            value["shared_bytes"] = done.shared_bytes.into();
+            value["stores"] = done.inserted.stores.into();
+            value["reloads"] = done.inserted.reloads.into();
+            value["recomputed"] = done.inserted.recomputes.into();
+            value["moves"] = done.inserted.moves.into();
+            value["instructions_before"] = done.instructions_before.into();
+            value["instructions_after"] = done.instructions_after.into();
+            value["added"] = cubin_files::added_json(&done.added);
         }
-        value
-    };
-    let files: Vec<Value> = reports
-        .iter()
-        .map(|(file, kernels)| {
-            let kernels: Vec<Value> = kernels.iter().map(kernel).collect();
-            json!({ "file": file, "kernels": kernels })
-        })
-        .collect();
-    json!({ "schema": SCHEMA, "files": files })
+        Err(reason) => value["refused"] = reason.to_string().into(),
+    }
+    value
 }

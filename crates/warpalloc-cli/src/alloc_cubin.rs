@@ -5,20 +5,19 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, Occupancy, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_sass::object::{Cubin, Format, demangle};
+use warpalloc_sass::object::{Cubin, Format, Function, demangle};
 use warpalloc_sass::recolour::{
     Goal, Outcome, RecolourError, RecolourOptions, Recoloured, recolour_cubin,
 };
 
 use crate::alloc::{AllocArgs, Regalloc};
+use crate::cubin_files::{self, Rewritten};
 use crate::occupancy::answer_json;
-use crate::report::{self, SCHEMA};
-use crate::{Silent, UsageError, files, output};
+use crate::{UsageError, files};
 
 /// Whether the inputs are cubins; a mixture of cubins and other files is refused.
 pub fn are_cubins(inputs: &[PathBuf]) -> anyhow::Result<bool> {
@@ -83,12 +82,6 @@ fn options(args: &AllocArgs) -> Result<RecolourOptions, UsageError> {
     Ok(options)
 }
 
-/// What became of the kernels of one file.
-struct Report {
-    file: String,
-    kernels: Vec<Kernel>,
-}
-
 struct Kernel {
     name: String,
     block_threads: Option<u32>,
@@ -100,39 +93,15 @@ struct Kernel {
 /// Recolours the kernels of cubins.
 pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
     let options = options(args)?;
-    let mut reports = Vec::new();
-    let mut results = Vec::new();
-    for path in &args.input {
-        let told = path.display().to_string();
-        let bytes = fs::read(path).with_context(|| format!("cannot read {told}"))?;
-        let cubin = Cubin::read(&bytes).with_context(|| told.clone())?;
-        let known = |name: &String| cubin.functions.iter().any(|f| f.name == name);
-        if let Some(unknown) = args.entry.iter().find(|name| !known(name)) {
-            return Err(UsageError(format!("{told} has no function `{unknown}`")).into());
-        }
-        let is_wanted = |name: &str| args.entry.is_empty() || args.entry.iter().any(|e| e == name);
-        let (written, outcomes) =
-            recolour_cubin(&bytes, &options, |function| is_wanted(function.name))
-                .with_context(|| told.clone())?;
-        let kernels = outcomes.into_iter().map(|o| kernel(&cubin, o, args.block));
-        reports.push(Report {
-            file: told,
-            kernels: kernels.collect(),
-        });
-        results.push(written);
-    }
-    let kernels = || reports.iter().flat_map(|report| &report.kernels);
-    let is_refused = args.strict && kernels().any(|kernel| kernel.result.is_err());
-    if !is_refused {
-        for (output, written) in outputs.iter().zip(&results) {
-            files::write(output, written)?;
-        }
-    }
-    tell(args, &reports)?;
-    match is_refused {
-        true => Err(Silent.into()),
-        false => Ok(()),
-    }
+    let files = cubin_files::rewrite(args, |cubin, bytes| {
+        let wanted = |function: &Function| cubin_files::is_wanted(args, function.name);
+        let (written, outcomes) = recolour_cubin(bytes, &options, wanted)?;
+        let kernels = outcomes.into_iter().map(|o| kernel(cubin, o, args.block));
+        Ok((written, kernels.collect()))
+    })?;
+    let mut kernels = files.iter().flat_map(|file| &file.kernels);
+    let is_refused = args.strict && kernels.any(|kernel| kernel.result.is_err());
+    cubin_files::finish(outputs, &files, is_refused, || tell(args, &files))
 }
 
 fn kernel(cubin: &Cubin, outcome: Outcome, block: Option<u32>) -> Kernel {
@@ -158,38 +127,27 @@ fn kernel(cubin: &Cubin, outcome: Outcome, block: Option<u32>) -> Kernel {
 }
 
 /// Says what became of each kernel, and why some stay as they were.
-fn tell(args: &AllocArgs, reports: &[Report]) -> anyhow::Result<()> {
-    let text = match args.print_regalloc_stats {
-        Some(report::Format::Json) => format!("{:#}\n", as_json(reports)),
-        Some(report::Format::Text) => as_text(reports),
-        None => {
-            for report in reports {
-                for kernel in &report.kernels {
-                    if let Err(error) = &kernel.result {
-                        let (file, name) = (&report.file, &kernel.name);
-                        output::warning(&format!("{file}: `{name}` stays as it is: {error}"));
-                    }
-                }
+fn tell(args: &AllocArgs, files: &[Rewritten<Kernel>]) -> anyhow::Result<()> {
+    let is_told = args.print_regalloc_stats.is_some();
+    for Rewritten { file, kernels, .. } in files.iter().filter(|_| !is_told) {
+        for kernel in kernels {
+            if let Err(error) = &kernel.result {
+                let message = format!("{file}: `{}` stays as it is: {error}", kernel.name);
+                cubin_files::complain(&message, false);
             }
-            return Ok(());
         }
-    };
-    match files::is_standard_output(&args.output) {
-        true => {
-            eprint!("{text}");
-            Ok(())
-        }
-        false => output::print(&text),
     }
+    let as_json = || cubin_files::as_json(files, kernel_json);
+    cubin_files::show(args, || as_text(files), as_json)
 }
 
-fn as_text(reports: &[Report]) -> String {
+fn as_text(files: &[Rewritten<Kernel>]) -> String {
     let mut out = String::new();
-    for report in reports {
+    for Rewritten { file, kernels, .. } in files {
         // Writing to a string does not fail.
-        let _ = writeln!(out, "{}", report.file);
+        let _ = writeln!(out, "{file}");
         let _ = writeln!(out, "  registers  fewest  warps     block  kernel");
-        for kernel in &report.kernels {
+        for kernel in kernels {
             let name = demangle(&kernel.name);
             let name = name.as_ref().unwrap_or(&kernel.name);
             let known = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
@@ -219,43 +177,28 @@ fn change(before: u32, after: u32) -> String {
     }
 }
 
-fn as_json(reports: &[Report]) -> Value {
-    let kernel = |kernel: &Kernel| {
-        let mut value = json!({
-            "name": kernel.name,
-            "demangled": demangle(&kernel.name),
-            "block_threads": kernel.block_threads,
-        });
-        match &kernel.result {
-            Ok(done) => {
-                value["registers_before"] = done.registers_before.into();
-                value["registers_after"] = done.registers_after.into();
-                value["fewest"] = done.fewest.into();
-                value["floor"] = done.floor.into();
-                value["values"] = done.values.into();
-                value["moved"] = done.moved.into();
-                value["kept_banks"] = done.kept_banks.into();
-                value["added"] = json!({
-                    "waits": done.added.waits,
-                    "scoreboards": done.added.scoreboards,
-                    "stall_cycles": done.added.cycles,
-                    "reuses_dropped": done.added.reuses_dropped,
-                });
-                if let Some((before, after)) = &kernel.occupancy {
-                    value["occupancy_before"] = answer_json(before);
-                    value["occupancy_after"] = answer_json(after);
-                }
+fn kernel_json(kernel: &Kernel) -> Value {
+    let mut value = json!({
+        "name": kernel.name,
+        "demangled": demangle(&kernel.name),
+        "block_threads": kernel.block_threads,
+    });
+    match &kernel.result {
+        Ok(done) => {
+            value["registers_before"] = done.registers_before.into();
+            value["registers_after"] = done.registers_after.into();
+            value["fewest"] = done.fewest.into();
+            value["floor"] = done.floor.into();
+            value["values"] = done.values.into();
+            value["moved"] = done.moved.into();
+            value["kept_banks"] = done.kept_banks.into();
+            value["added"] = cubin_files::added_json(&done.added);
+            if let Some((before, after)) = &kernel.occupancy {
+                value["occupancy_before"] = answer_json(before);
+                value["occupancy_after"] = answer_json(after);
             }
-            Err(error) => value["refused"] = error.to_string().into(),
         }
-        value
-    };
-    let files: Vec<Value> = reports
-        .iter()
-        .map(|report| {
-            let kernels: Vec<Value> = report.kernels.iter().map(kernel).collect();
-            json!({ "file": report.file, "kernels": kernels })
-        })
-        .collect();
-    json!({ "schema": SCHEMA, "files": files })
+        Err(error) => value["refused"] = error.to_string().into(),
+    }
+    value
 }

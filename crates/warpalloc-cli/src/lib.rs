@@ -15,6 +15,7 @@ mod assembler;
 mod best;
 mod check;
 mod compare;
+mod cubin_files;
 mod explain;
 mod files;
 mod flags;

@@ -227,17 +227,9 @@ impl Builder {
         let groups = self.groups.len() as u32;
         self.insts.push(InstInfo {
             opcode,
-            imm: 0,
-            effect: Effect::Pure,
-            alias: AliasClass::ANY,
-            kind: Kind::Plain,
-            remat: None,
-            clobbers: Clobbers::None,
-            anchored: false,
-            payload: 0,
             operands: operands..operands,
             groups: groups..groups,
-            is_free: true,
+            ..InstInfo::NONE
         });
         if let Some(pending) = self.pending(block, || format!("`{name}` is in it")) {
             pending.insts.push(index as u32);

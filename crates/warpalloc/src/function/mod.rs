@@ -142,7 +142,7 @@ pub struct InstInfo {
 }
 
 impl InstInfo {
-    /// Of an instruction that does not exist.
+    /// Of an instruction that does not exist, and of one of which nothing is said yet.
     const NONE: InstInfo = InstInfo {
         opcode: Opcode::NONE,
         imm: 0,

@@ -81,14 +81,8 @@ impl FileInfo {
             registers,
             units: registers,
             capacity: registers,
-            units_per_reg: 1,
             unit_bytes: 4,
-            spill: SpillPath::Memory,
-            moves: MovePath::Swap,
-            banks: 1,
-            granule: 0,
-            reserved: UnitSet::EMPTY,
-            order: Vec::new(),
+            ..FileInfo::NONE
         }
     }
 

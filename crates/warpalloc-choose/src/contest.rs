@@ -7,7 +7,7 @@ use warpalloc_sass::spills::spills_to_shared;
 use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Facts, Judged, KernelChoice, Request};
 use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
-use crate::measure::{Measure, MeasureError};
+use crate::measure::{Measure, MeasureError, WORTH_IT_MEASURED};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
 
 /// The estimate of a candidate over the original's above which the original stays, where the launch
@@ -15,10 +15,6 @@ use crate::ptxas::{Assembly, Ptxas, PtxasError};
 const WORTH_IT: f64 = 0.9;
 /// The same where it is not known.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
-
-/// The time of a candidate over the original's above which the original stays: a smaller gain is
-/// within the error of the clock.
-const WORTH_IT_MEASURED: f64 = 0.98;
 
 /// The estimate over the original's above which another budget makes nothing better of it.
 const HOPELESS: f64 = 1.05;
@@ -157,7 +153,7 @@ impl Contest<'_> {
             )
         } else if self.request.options.block.is_none() && !self.facts.bounded(self.kernel) {
             Some(
-                "nobody says how many threads its blocks have, which spills to shared memory need; --block does",
+                "nobody says how many threads its blocks have, which spills to shared memory need; `__launch_bounds__` or --block does",
             )
         } else {
             None

@@ -66,7 +66,9 @@ impl Contest<'_> {
             return left("it is no entry");
         };
         if entry.block_threads.or(self.request.options.block).is_none() {
-            return left("nobody says how many threads its blocks have; --block does");
+            return left(
+                "nobody says how many threads its blocks have; `__launch_bounds__` or --block does",
+            );
         }
         let stand_in = match self.stand_in(entry, 0)? {
             Ok(stand_in) => stand_in,

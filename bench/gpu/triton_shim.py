@@ -200,9 +200,9 @@ def table(path, commit):
     print("| kernel and cap | registers | spilled words | us | " + " | ".join(ways) + " |")
     print("|---" * (4 + len(ways)) + "|")
     print("\n".join(lines))
-    for way in ways:
+    for way in filter(data.get, ways):
         print(f"\nWhat the {way} logged:\n")
-        for reason, count in sorted(data.get(way, {}).items(), key=lambda item: -item[1]):
+        for reason, count in sorted(data[way].items(), key=lambda item: -item[1]):
             # Where files lay says nothing.
             print(f"- {count} × {re.sub(r'/[^ ]*/', '', reason)}")
 

@@ -158,7 +158,13 @@ fn without_a_block_nothing_goes_to_shared_memory() {
     for choice in choices {
         let kernel = &choice.kernels[0];
         assert_eq!(kernel.chosen, Candidate::Original);
-        assert!(kernel.reason.ends_with("--block does"), "{}", kernel.reason);
+        assert!(
+            kernel
+                .reason
+                .ends_with("`__launch_bounds__` or --block does"),
+            "{}",
+            kernel.reason
+        );
         assert!(kernel.candidates.len() <= 1);
     }
 }

@@ -27,6 +27,9 @@ pub enum Candidate {
         /// Whether all of them are, also where fewer blocks then fit a multiprocessor.
         all: bool,
     },
+    /// The machine code that ptxas makes without a cap, its schedule kept, with spill code of ours
+    /// for the cap.
+    Spilled,
     /// An allocation of ours that spills to shared memory.
     Allocated {
         /// The allocator.
@@ -55,6 +58,7 @@ impl Candidate {
         ];
         if machine_code {
             rows.extend([false, true].map(|all| vec![Candidate::Moved { all }]));
+            rows.push(vec![Candidate::Spilled]);
         }
         rows
     }
@@ -107,6 +111,10 @@ impl Candidate {
         };
         match self {
             Candidate::Original | Candidate::Moved { .. } => options.treatment = Treatment::Leave,
+            Candidate::Spilled => {
+                options.treatment = Treatment::Leave;
+                options.maxnreg = None;
+            }
             Candidate::SharedPragma => options.treatment = Treatment::LeaveWithSharedSpills,
             Candidate::Allocated { strategy, margin } => {
                 options.treatment = Treatment::Allocate;
@@ -126,6 +134,7 @@ impl fmt::Display for Candidate {
             Candidate::SharedPragma => f.write_str("ptxas, shared spills"),
             Candidate::Moved { all: false } => f.write_str("ptxas, spills moved"),
             Candidate::Moved { all: true } => f.write_str("ptxas, all spills moved"),
+            Candidate::Spilled => f.write_str("ptxas uncapped, spilled"),
             Candidate::Allocated { strategy, margin } => {
                 write!(f, "{}, shared", strategy.name())?;
                 match margin {

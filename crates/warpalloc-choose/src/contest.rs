@@ -2,6 +2,8 @@
 
 use rayon::prelude::*;
 use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, Overflow, allocate_module};
+use warpalloc_sass::allocate::allocate_kernel;
+use warpalloc_sass::object::Cubin;
 use warpalloc_sass::spills::spills_to_shared;
 
 use crate::candidate::Candidate;
@@ -27,6 +29,10 @@ const HOPELESS: f64 = 1.05;
 /// The share of the original's spills that ptxas may add to an allocation for lack of registers
 /// before it is worth giving it some.
 const FEW_SPILLS: f64 = 0.05;
+
+/// The most instructions of machine code that is allocated: up to there that takes about as long as
+/// two runs of ptxas.
+const FEW_INSTRUCTIONS: usize = 2048;
 
 /// Shared memory that every launch gets without asking for more.
 pub(crate) const WITHOUT_OPT_IN: u64 = 48 * 1024;
@@ -106,7 +112,10 @@ impl Contest<'_> {
                 result: Some(original.result),
             });
         }
-        let rows = Candidate::rows(self.request.machine_code);
+        let mut rows = Candidate::rows(self.request.machine_code);
+        if !self.request.uncapped {
+            rows.retain(|row| *row != [Candidate::Spilled]);
+        }
         let entrants: Result<Vec<Vec<Entrant>>, ChooseError> = rows
             .par_iter()
             .map(|row| self.row(ptxas, row, &original))
@@ -206,6 +215,9 @@ impl Contest<'_> {
         if let Candidate::Moved { all } = candidate {
             return Ok(self.moved(all, original));
         }
+        if candidate == Candidate::Spilled {
+            return self.spilled(ptxas, original);
+        }
         let mut built = self.build(ptxas, candidate)?;
         while let Some(overflow) = built.as_ref().err().and_then(|unbuilt| unbuilt.overflow)
             && let Some(roomier) = candidate.roomier(overflow)
@@ -252,6 +264,55 @@ impl Contest<'_> {
         }
     }
 
+    /// The machine code without a cap, with spill code for the cap.
+    fn spilled(&self, ptxas: &Ptxas, original: &Built) -> Result<Entrant, ChooseError> {
+        let candidate = Candidate::Spilled;
+        let spilled = self.spilled_code(ptxas)?;
+        let judged = spilled.and_then(|(cubin, result)| {
+            let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
+            let estimate = estimate.map_err(|error| unjudged(&error))?;
+            match self.beyond_the_launch(candidate, &estimate) {
+                Some((reason, _)) => Err(reason),
+                None => Ok((estimate.over(&original.estimate), cubin, result)),
+            }
+        });
+        let (ratios, cubin, result) = match judged {
+            Ok((ratios, cubin, result)) => (Ok(ratios), Some(cubin), Some(result)),
+            Err(reason) => (Err(reason), None, None),
+        };
+        Ok(Entrant {
+            judged: Judged { candidate, ratios },
+            local_stores: 0,
+            cubin,
+            result,
+        })
+    }
+
+    /// That code, and the module that ptxas makes it of.
+    fn spilled_code(
+        &self,
+        ptxas: &Ptxas,
+    ) -> Result<Result<(Vec<u8>, ModuleResult), String>, ChooseError> {
+        let Some(options) = self.request.spill_options(self.facts) else {
+            return Ok(Err("there is no cap to allocate for".to_owned()));
+        };
+        let (uncapped, result) = match self.assembled(ptxas, Candidate::Spilled)? {
+            Ok(made) => made,
+            Err(unbuilt) => return Ok(Err(unbuilt.reason)),
+        };
+        if instructions(&uncapped, self.kernel) > FEW_INSTRUCTIONS {
+            return Ok(Err(format!(
+                "it has more than {FEW_INSTRUCTIONS} instructions without a cap"
+            )));
+        }
+        let spilled = allocate_kernel(&uncapped, self.kernel, &options);
+        Ok(match spilled.map(|spilled| spilled.bytes) {
+            Ok(Some(bytes)) => Ok((bytes, result)),
+            Ok(None) => Err("it takes no more registers than it may".to_owned()),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
     /// The same entrants with times in the place of estimates.
     fn timed(
         &self,
@@ -294,12 +355,12 @@ impl Contest<'_> {
         }
     }
 
-    /// What ptxas makes of a candidate, or why there is none.
-    fn build(
+    /// What ptxas makes of a candidate, and of which module, or why there is none.
+    fn assembled(
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
-    ) -> Result<Result<Built, Unbuilt>, ChooseError> {
+    ) -> Result<Result<(Vec<u8>, ModuleResult), Unbuilt>, ChooseError> {
         let options = candidate.options(self.request.options, self.kernel);
         let result = allocate_module(self.request.source, &options, None)?;
         let unbuilt = |reason: String, overflow| Ok(Err(Unbuilt { reason, overflow }));
@@ -313,23 +374,32 @@ impl Contest<'_> {
             entry: Some(self.kernel),
             contraction: options.contraction,
         };
-        let cubin = match ptxas.assemble(assembly) {
-            Ok(cubin) => cubin,
-            Err(error @ PtxasError::Refused(_)) => return unbuilt(error.to_string(), None),
-            Err(error) => return Err(error.into()),
-        };
-        let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-        let estimate = match estimate {
-            Ok(estimate) => estimate,
-            Err(error) => return unbuilt(unjudged(&error), None),
-        };
-        if let Some((reason, excess)) = self.beyond_the_launch(candidate, &estimate) {
-            return unbuilt(reason, self.overflow_of(&result, excess));
+        match ptxas.assemble(assembly) {
+            Ok(cubin) => Ok(Ok((cubin, result))),
+            Err(error @ PtxasError::Refused(_)) => unbuilt(error.to_string(), None),
+            Err(error) => Err(error.into()),
         }
-        Ok(Ok(Built {
-            cubin,
-            estimate,
-            result,
+    }
+
+    /// The same, judged.
+    fn build(
+        &self,
+        ptxas: &Ptxas,
+        candidate: Candidate,
+    ) -> Result<Result<Built, Unbuilt>, ChooseError> {
+        let made = self.assembled(ptxas, candidate)?;
+        Ok(made.and_then(|(cubin, result)| {
+            let unbuilt = |reason, overflow| Unbuilt { reason, overflow };
+            let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
+            let estimate = estimate.map_err(|error| unbuilt(unjudged(&error), None))?;
+            if let Some((reason, excess)) = self.beyond_the_launch(candidate, &estimate) {
+                return Err(unbuilt(reason, self.overflow_of(&result, excess)));
+            }
+            Ok(Built {
+                cubin,
+                estimate,
+                result,
+            })
         }))
     }
 
@@ -389,6 +459,13 @@ struct Unbuilt {
 
 pub(crate) fn score(judged: &Judged) -> f64 {
     judged.score().unwrap_or(f64::INFINITY)
+}
+
+/// The instructions of a kernel of a cubin.
+fn instructions(cubin: &[u8], kernel: &str) -> usize {
+    let cubin = Cubin::read(cubin).ok();
+    let function = cubin.as_ref().and_then(|cubin| cubin.function(kernel));
+    function.map_or(0, |function| function.code.len() / 16)
 }
 
 /// What estimates are ordered by.

@@ -408,6 +408,7 @@ impl<'t> Tuner<'t> {
             grid: self.grid,
             dynamic_shared: self.measure.map(|_| self.dynamic),
             machine_code: false,
+            uncapped: false,
             measure: None,
             cache: cache.as_ref(),
         };

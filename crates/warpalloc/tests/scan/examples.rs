@@ -315,3 +315,73 @@ fn parameters_and_arguments_share_a_slot() {
         .collect();
     assert_eq!(slots.len(), 1, "{slots:?}");
 }
+
+/// `v3` finds the register of `v1` free, but is live where `v4` comes back to it.
+#[test]
+fn a_register_is_left_to_the_argument_of_a_back_edge() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            bra -> block1(v0)
+        block1(v1:r32):
+            use v1 : write
+            v3:r32 = ld : read
+            v4:r32 = ld : read
+            use v3 : write
+            brp v4 -> block1(v4), block2
+        block2:
+            exit : exit",
+    );
+    assert_eq!(outcome.moves(), 0);
+}
+
+/// `v2` dies before `v4` comes back to the register of `v1`, but the inner loop that `v2`
+/// enters goes on.
+#[test]
+fn loops_inside_each_other_carry_their_values_in_different_registers() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            bra -> block1(v0)
+        block1(v1:r32):
+            use v1 : write
+            v2:r32 = ld : read
+            bra -> block2(v2)
+        block2(v3:r32):
+            v4:r32 = ld : read
+            v5:r32 = add v3, v4
+            brp v5 -> block2(v5), block3
+        block3:
+            brp v4 -> block1(v4), block4
+        block4:
+            exit : exit",
+    );
+    assert_eq!(outcome.moves(), 0);
+}
+
+/// `v1` dies on one path and lives on on the other, where its register is not free for the
+/// argument that meets `v2`.
+#[test]
+fn arguments_keep_away_from_values_of_other_paths() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            brp v0 -> block1, block2
+        block1:
+            use v1 : write
+            v2:r32 = c : read
+            bra -> block3(v2)
+        block2:
+            v3:r32 = d : read
+            use v1 : write
+            bra -> block3(v3)
+        block3(v4:r32):
+            use v4, v0 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.moves(), 0);
+}

@@ -1,7 +1,7 @@
 //! Which values had better share a register, or stand side by side.
 //!
-//! Copies, block parameters and their arguments, ties and the lanes of a group say that one
-//! value had better start so many units after another. A union-find with offsets gathers
+//! Copies, ties and the lanes of a group say that one value had better start so many units
+//! after another; of parameters and arguments [`super::congruence`] knows. A union-find with offsets gathers
 //! them; the first member of a class to get a register decides where the others would like
 //! to be. Nobody asks whether members interfere: an affinity is a hint, and a register that
 //! is taken is not chosen.
@@ -13,7 +13,6 @@ use cranelift_entity::EntityRef;
 
 const UNKNOWN: i32 = i32::MIN;
 const NOWHERE: u16 = u16::MAX;
-const NO_BLOCK: u32 = u32::MAX;
 
 /// Hints of all values.
 pub(super) struct Affinities {
@@ -24,12 +23,6 @@ pub(super) struct Affinities {
     base: Vec<i32>,
     /// A register that one value would like to have, whatever its class says.
     wanted: Vec<u16>,
-    /// The last step that defines each value.
-    defined_at: Vec<u32>,
-    /// The last block that each value is a parameter of.
-    param_of: Vec<u32>,
-    /// That register, until the value is first defined.
-    kept: Vec<u16>,
 }
 
 impl Affinities {
@@ -40,9 +33,6 @@ impl Affinities {
             offset: vec![0; count],
             base: vec![UNKNOWN; count],
             wanted: vec![NOWHERE; count],
-            defined_at: vec![0; count],
-            param_of: vec![NO_BLOCK; count],
-            kept: vec![NOWHERE; count],
         };
         if code.program.has_hints {
             for value in code.program.values.keys() {
@@ -51,16 +41,8 @@ impl Affinities {
                 }
             }
         }
-        for edge in code.edges() {
-            for &(param, arg) in code.pairs(edge) {
-                affinities.join(arg, param, 0);
-            }
-        }
         let mut accesses = Accesses::new();
         for block in (0..code.block_count()).map(Block::new) {
-            for &param in code.params(block) {
-                affinities.param_of[param as usize] = block.as_u32();
-            }
             for number in code.steps(block) {
                 affinities.join_step(code, block, number, &mut accesses);
             }
@@ -71,11 +53,6 @@ impl Affinities {
     fn join_step(&mut self, code: &Code, block: Block, number: usize, accesses: &mut Accesses) {
         let step = code.step(number);
         code.accesses(block, step, accesses);
-        for &(value, role) in accesses.iter() {
-            if role.writes() {
-                self.defined_at[value as usize] = number as u32;
-            }
-        }
         match code.op(block, step) {
             Op::Inst { inst, .. } if code.function.inst(*inst).kind == Kind::Copy => {
                 self.join_copy(code, accesses);
@@ -184,29 +161,5 @@ impl Affinities {
         if *base == UNKNOWN {
             *base = unit as i32 - offset;
         }
-    }
-
-    /// The unit that is kept for `value` until it is first defined; it is kept no longer.
-    #[inline]
-    pub fn redeem(&mut self, value: u32) -> Option<usize> {
-        let kept = std::mem::replace(&mut self.kept[value as usize], NOWHERE);
-        (kept != NOWHERE).then_some(usize::from(kept))
-    }
-
-    /// The last block that `value` is a parameter of.
-    pub fn param_of(&self, value: u32) -> Option<Block> {
-        let block = self.param_of[value as usize];
-        (block != NO_BLOCK).then(|| Block::from_u32(block))
-    }
-
-    /// The last step that defines `value`.
-    pub fn defined_at(&self, value: u32) -> u32 {
-        self.defined_at[value as usize]
-    }
-
-    /// Makes `unit` the first choice of `value`.
-    pub fn want(&mut self, value: u32, unit: usize) {
-        self.wanted[value as usize] = unit as u16;
-        self.kept[value as usize] = unit as u16;
     }
 }

@@ -54,7 +54,7 @@ struct Lane {
     /// Where the value that goes there is now.
     now: Option<usize>,
     /// Where the value that comes from there would like to be.
-    hints: [Option<usize>; 2],
+    hints: [Option<usize>; 3],
 }
 
 type Items<'l, const W: usize> = SmallVec<[Item<'l, W>; 32]>;
@@ -291,8 +291,8 @@ impl<'a, const W: usize> Assigner<'a, W> {
             let closed = taken.closed_to(&items[at]);
             let starts = self.open_starts(items[at].shape, &closed);
             let hints = match items[at].what {
-                What::Old(value) | What::New(value) => self.affinities.hints(value),
-                What::Link(_) => [None; 2],
+                What::Old(value) | What::New(value) => self.hints(value),
+                What::Link(_) => [None; 3],
             };
             let mut hints = hints.into_iter().flatten();
             let hinted = hints.find(|&unit| starts.contains(unit));
@@ -468,9 +468,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
             let hints = match unseated.or(seated.filter(|_| now.is_none())) {
                 Some(&(a, b)) => {
                     let real = if unseated.is_some() { a } else { b };
-                    self.affinities.hints(real.as_u32())
+                    self.hints(real.as_u32())
                 }
-                None => [None; 2],
+                None => [None; 3],
             };
             let width = self.code.shape(seat.as_u32()).width;
             members.push(Lane {

@@ -9,6 +9,7 @@
 
 use super::affinity::Affinities;
 use super::code::{Accesses, Code, FILES, NONE, NOWHERE, Shape, Step};
+use super::congruence::Congruence;
 use super::next_use::NextUse;
 use super::spill::{Event, EventKind, Lists, Plan};
 use super::stores::Stores;
@@ -19,9 +20,6 @@ use crate::ir::Op;
 use crate::target::{File, PReg, UnitSet};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
-
-/// How many parameters that are arguments of each other a claim goes through.
-const CLAIM_DEPTH: u32 = 4;
 
 /// Where a value is where blocks meet.
 pub(super) type Located = (u32, u16);
@@ -57,9 +55,11 @@ pub(super) fn assign<const W: usize>(
         owner: std::array::from_fn(|_| [NONE; 512]),
         ghost: std::array::from_fn(|_| [NONE; 512]),
         has_wide: [false; FILES],
-        claims: std::array::from_fn(|_| [0; 512]),
-        claimed: [UnitSet::EMPTY; FILES],
-        claimed_until: std::array::from_fn(|_| [0; 512]),
+        congruence: Congruence::find(code),
+        claims: std::array::from_fn(|file| vec![SmallVec::new(); code.units(file)]),
+        last: std::array::from_fn(|_| [NONE; 512]),
+        now: 0,
+        is_at_header: false,
         at: vec![NOWHERE; code.value_count()],
         arriving: vec![NOWHERE; code.value_count()],
         waiting: Vec::new(),
@@ -96,11 +96,15 @@ pub(super) struct Assigner<'a, const W: usize> {
     /// The evicted value that each unit still holds.
     pub(super) ghost: [[u32; 512]; FILES],
     has_wide: [bool; FILES],
-    /// How many values yet to be defined would like each unit.
-    claims: [[u16; 512]; FILES],
-    claimed: [UnitSet<W>; FILES],
-    /// The step that defines the last of them to claim the unit.
-    claimed_until: [[u32; 512]; FILES],
+    congruence: Congruence,
+    /// The classes of values whose register each unit is.
+    claims: [Vec<SmallVec<[u32; 2]>>; FILES],
+    /// The value that had each unit last.
+    last: [[u32; 512]; FILES],
+    /// The position at hand.
+    now: u32,
+    /// The position is the start of a loop.
+    is_at_header: bool,
     /// Where each value in a register starts.
     pub(super) at: Vec<u16>,
     /// Where the predecessor at hand left each value.
@@ -116,7 +120,10 @@ impl<const W: usize> Assigner<'_, W> {
         let code = self.code;
         let after = code.live_out(block).map(|v| (v, 0));
         self.next.enter(code, block, after);
+        self.now = self.congruence.position(block);
+        self.is_at_header = code.loops.is_header(block);
         self.enter(block)?;
+        self.is_at_header = false;
         let events = self.plan.map_or(&[][..], |plan| plan.events.of(block));
         let mut events = events.iter().peekable();
         let mut here: SmallVec<[Event; 8]> = SmallVec::new();
@@ -126,6 +133,7 @@ impl<const W: usize> Assigner<'_, W> {
             while let Some(event) = events.next_if(|e| e.step as usize == number) {
                 here.push(*event);
             }
+            self.now += 1;
             let step = code.step(number);
             code.accesses(block, step, &mut accesses);
             self.step(block, number, step, &accesses, &here)?;
@@ -138,32 +146,7 @@ impl<const W: usize> Assigner<'_, W> {
         self.out.exit.add(block, exit.into_iter());
         self.next.leave(code, block);
         self.done[block.index()] = true;
-        self.want_beside(block);
         Ok(())
-    }
-
-    /// Where paths meet further on, arguments that other paths have yet to define would like
-    /// to be where this one has its own.
-    fn want_beside(&mut self, block: Block) {
-        let code = self.code;
-        for edge in &code.edges()[code.outgoing(block)] {
-            let pairs = code.pairs(edge);
-            if pairs.is_empty() || self.done[edge.to.index()] {
-                continue;
-            }
-            for &number in code.incoming(edge.to) {
-                let other = &code.edges()[number as usize];
-                if self.done[other.from.index()] {
-                    continue;
-                }
-                for (&(_, here), &(_, there)) in pairs.iter().zip(code.pairs(other)) {
-                    let is_new = self.at[there as usize] == NOWHERE;
-                    if is_new && self.is_held(here) {
-                        self.claim(there, self.at[here as usize] as usize);
-                    }
-                }
-            }
-        }
     }
 
     /// Whether `value` is in a register now.
@@ -249,68 +232,58 @@ impl<const W: usize> Assigner<'_, W> {
                 self.store(param);
             }
         }
-        self.want_arguments(block);
         Ok(())
     }
 
-    /// Arguments of edges back to `block` would like to be where its parameters are.
-    fn want_arguments(&mut self, block: Block) {
-        let code = self.code;
-        if code.params(block).is_empty() {
-            return;
-        }
-        for &number in code.incoming(block) {
-            let edge = &code.edges()[number as usize];
-            if self.done[edge.from.index()] {
-                continue;
-            }
-            for &(param, arg) in code.pairs(edge) {
-                if self.is_held(param) && param != arg {
-                    self.claim(arg, self.at[param as usize] as usize);
-                }
-            }
-        }
-    }
-
-    /// Keeps `unit` for `value`, as long as others can do without.
+    /// Notes that `value` is at `unit`, which its class claims from now on if it has no
+    /// register yet or a loop begins with it there.
     fn claim(&mut self, value: u32, unit: usize) {
-        self.claim_through(value, unit, CLAIM_DEPTH);
-    }
-
-    /// The same; where `value` is a parameter itself, its arguments would like to be there.
-    fn claim_through(&mut self, value: u32, unit: usize, depth: u32) {
-        let code = self.code;
-        if let Some(block) = self.affinities.param_of(value)
-            && depth > 0
-            && !self.done[block.index()]
-            && let Some(index) = code.params(block).iter().position(|&p| p == value)
-        {
-            for &number in code.incoming(block) {
-                let arg = code.pairs(&code.edges()[number as usize])[index].1;
-                if self.at[arg as usize] == NOWHERE && arg != value {
-                    self.claim_through(arg, unit, depth - 1);
-                }
-            }
-        }
-        self.redeem(value);
-        self.affinities.want(value, unit);
-        let file = self.code.shape(value).file;
-        self.claims[file][unit] += 1;
-        self.claimed[file].insert(unit);
-        self.claimed_until[file][unit] = self.affinities.defined_at(value);
-    }
-
-    /// Gives up what was kept for `value`.
-    #[inline]
-    fn redeem(&mut self, value: u32) {
-        let Some(unit) = self.affinities.redeem(value) else {
+        self.affinities.settle(value, unit);
+        let Some(class) = self.congruence.class(value) else {
             return;
         };
-        let file = self.code.shape(value).file;
-        self.claims[file][unit] -= 1;
-        if self.claims[file][unit] == 0 {
-            self.claimed[file].remove(unit);
+        let decides = self.is_at_header && self.congruence.starts_at(value, self.now);
+        match self.congruence.unit(class) {
+            Some(known) if known == unit || !decides => return,
+            _ => {}
         }
+        self.congruence.set_unit(class, unit);
+        let claims = &mut self.claims[self.code.shape(value).file][unit];
+        if !claims.contains(&class) {
+            claims.push(class);
+        }
+    }
+
+    /// What it costs others if `value` takes `unit`.
+    #[inline]
+    fn cost_of_taking(&mut self, value: u32, file: usize, unit: usize) -> f32 {
+        let claims = &mut self.claims[file][unit];
+        let last = self.last[file][unit];
+        let own = self.congruence.class(value);
+        let after = match own {
+            Some(own) if last != NONE && self.congruence.unit(own).is_none() => {
+                self.congruence.cost_after(own, last)
+            }
+            _ => 0.0,
+        };
+        if claims.is_empty() {
+            return after;
+        }
+        let (congruence, now) = (&mut self.congruence, self.now);
+        claims.retain(|class| {
+            congruence.unit(*class) == Some(unit) && congruence.is_pending(*class, now)
+        });
+        let others = claims.iter().filter(|class| Some(**class) != own);
+        let new = own.filter(|&class| congruence.unit(class).is_none());
+        let costs = others.map(|&class| {
+            let cost = congruence.cost_of_taking(class, value);
+            match new {
+                Some(new) => cost + congruence.cost_of_sharing(new, class),
+                None => cost,
+            }
+        });
+        let cost: f32 = costs.sum();
+        cost + after
     }
 
     /// Seats what the block begins with largest first, wherever it comes from.
@@ -433,8 +406,7 @@ impl<const W: usize> Assigner<'_, W> {
         self.emit(block, step, accesses, &results);
         for &(value, unit) in &results {
             self.at[value as usize] = unit;
-            self.affinities.settle(value, unit as usize);
-            self.redeem(value);
+            self.claim(value, unit as usize);
         }
         true
     }
@@ -620,11 +592,20 @@ impl<const W: usize> Assigner<'_, W> {
         PReg::new(file, self.at[value as usize] as usize)
     }
 
+    /// The units where `value` would like to start, the most wanted first.
+    #[inline]
+    pub(super) fn hints(&mut self, value: u32) -> [Option<usize>; 3] {
+        let [wanted, beside] = self.affinities.hints(value);
+        let class = self.congruence.class(value);
+        let class = class.and_then(|class| self.congruence.unit(class));
+        [wanted, class, beside]
+    }
+
     /// A free register for `value`, one of `near` or of its affinities if possible.
     fn pick(&mut self, value: u32, near: &[usize]) -> Option<usize> {
         let shape = self.code.shape(value);
-        let hints = self.affinities.hints(value);
-        let mut wanted = near.iter().copied().chain(hints.into_iter().flatten());
+        let hints = self.hints(value).into_iter().flatten();
+        let mut wanted = near.iter().copied().chain(hints);
         if let Some(unit) = wanted.find(|&unit| self.is_free(shape, unit)) {
             return Some(unit);
         }
@@ -634,13 +615,17 @@ impl<const W: usize> Assigner<'_, W> {
             return file.best_start(&starts);
         }
         if shape.width == 1 && !self.has_wide[shape.file] {
-            let unclaimed = starts.without(&self.claimed[shape.file]);
-            let until = &self.claimed_until[shape.file];
-            return unclaimed.lowest().or_else(|| {
-                starts
-                    .iter()
-                    .max_by_key(|&unit| (until[unit], std::cmp::Reverse(unit)))
-            });
+            let mut best: Option<(f32, usize)> = None;
+            for unit in starts.iter() {
+                let cost = self.cost_of_taking(value, shape.file, unit);
+                if cost == 0.0 {
+                    return Some(unit);
+                }
+                if best.is_none_or(|(least, _)| cost < least) {
+                    best = Some((cost, unit));
+                }
+            }
+            return best.map(|(_, unit)| unit);
         }
         if shape.width == 1 {
             // Leave whole pairs to those who need them.
@@ -683,8 +668,7 @@ impl<const W: usize> Assigner<'_, W> {
     pub(super) fn settle(&mut self, value: u32, unit: usize) {
         self.occupy(value, unit);
         self.at[value as usize] = unit as u16;
-        self.affinities.settle(value, unit);
-        self.redeem(value);
+        self.claim(value, unit);
     }
 
     #[inline]
@@ -694,6 +678,7 @@ impl<const W: usize> Assigner<'_, W> {
             self.free[shape.file].remove(unit);
             self.owner[shape.file][unit] = value;
             self.ghost[shape.file][unit] = NONE;
+            self.last[shape.file][unit] = value;
         }
     }
 

@@ -13,6 +13,7 @@ mod arrange;
 mod assign;
 mod carry;
 mod code;
+mod congruence;
 mod demand;
 mod edges;
 mod entry;

@@ -19,7 +19,9 @@ use warpalloc_choose::judge::{Estimate, Setting};
 use warpalloc_choose::{
     Assembly, Cache, Candidate, Measure, Ptxas, Request, WORTH_IT_MEASURED, choose,
 };
-use warpalloc_ptx::module::{ModuleOptions, Outcome, Treatment, allocate_module};
+use warpalloc_ptx::module::{
+    ModuleOptions, Outcome, ReadModule, Treatment, allocate_module, with_module,
+};
 use warpalloc_ptx::{EntryFacts, ModuleFacts};
 
 use crate::UsageError;
@@ -253,26 +255,49 @@ impl<'t> Tuner<'t> {
 
     /// The kernel as it is, then within each cap, from the highest on.
     fn rows(&self) -> anyhow::Result<Vec<Row>> {
-        let (first, base) = self.original()?;
-        let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
-        let caps = caps_below(&steps, first.registers);
-        let within: Vec<Row> = match self.ptxas {
-            Some(ptxas) => {
-                let rows = caps.par_iter();
-                let rows = rows.map(|&cap| self.within(ptxas, cap, base.as_ref()));
-                let rows: anyhow::Result<Vec<Vec<Row>>> = rows.collect();
-                rows?.into_iter().flatten().collect()
-            }
+        let rows = match self.ptxas {
+            Some(ptxas) => self.rows_with(ptxas)?,
             None => {
-                let rows = self.allocated_within(&caps, &first)?;
-                rows.into_iter().flatten().collect()
+                let options = self.figures(None, FIGURES);
+                let rows = with_module(&self.alone.text, &options, |module| self.rows_of(module));
+                rows.map_err(|error| self.input.explain(error))??
             }
         };
-        let rows = [first].into_iter().chain(within).collect();
         match self.measure {
             Some(measure) => self.timed(&locked(measure), rows),
             None => Ok(rows),
         }
+    }
+
+    fn caps(&self, first: &Row) -> anyhow::Result<Vec<u32>> {
+        let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
+        Ok(caps_below(&steps, first.registers))
+    }
+
+    /// The rows that ptxas and the chooser make.
+    fn rows_with(&self, ptxas: &Ptxas) -> anyhow::Result<Vec<Row>> {
+        let (first, base) = self.original(ptxas)?;
+        let caps = self.caps(&first)?;
+        let within = caps.par_iter();
+        let within = within.map(|&cap| self.within(ptxas, cap, base.as_ref()));
+        let within: Vec<Vec<Row>> = within.collect::<anyhow::Result<_>>()?;
+        let within = within.into_iter().flatten();
+        Ok([first].into_iter().chain(within).collect())
+    }
+
+    /// The rows that our allocators make.
+    fn rows_of(&self, module: &ReadModule) -> anyhow::Result<Vec<Row>> {
+        let first = self.allocated(module, None, FIGURES)?.ok_or_else(|| {
+            anyhow!(
+                "{}: `{}` is not understood, and there is no ptxas",
+                self.input.name,
+                self.entry.name
+            )
+        })?;
+        let caps = self.caps(&first)?;
+        let within = self.allocated_within(module, &caps, &first)?;
+        let within = within.into_iter().flatten();
+        Ok([first].into_iter().chain(within).collect())
     }
 
     /// Rows with their times. The kernel without a cap says what the output is, and takes turns with the
@@ -309,11 +334,16 @@ impl<'t> Tuner<'t> {
     /// The kernel within caps, from the highest on. Below one that takes spill code, which may be the kernel
     /// as it is, no cap does without: none is recommended, and what they take is for the quick allocator to
     /// say.
-    fn allocated_within(&self, caps: &[u32], first: &Row) -> anyhow::Result<Vec<Option<Row>>> {
+    fn allocated_within(
+        &self,
+        module: &ReadModule,
+        caps: &[u32],
+        first: &Row,
+    ) -> anyhow::Result<Vec<Option<Row>>> {
         let mut rows = Vec::new();
         let near = caps.iter().filter(|_| first.local == Some(0));
         for &cap in near {
-            let row = self.allocated(Some(cap), FIGURES)?;
+            let row = self.allocated(module, Some(cap), FIGURES)?;
             let is_free = row.as_ref().is_none_or(|row| row.is_free(first));
             rows.push(row);
             if !is_free {
@@ -321,27 +351,19 @@ impl<'t> Tuner<'t> {
             }
         }
         let rest = caps[rows.len()..].par_iter();
-        let rest = rest.map(|&cap| match self.allocated(Some(cap), Strategy::Scan)? {
-            None => self.allocated(Some(cap), FIGURES),
-            row => Ok(row),
-        });
+        let rest = rest.map(
+            |&cap| match self.allocated(module, Some(cap), Strategy::Scan)? {
+                None => self.allocated(module, Some(cap), FIGURES),
+                row => Ok(row),
+            },
+        );
         let rest: anyhow::Result<Vec<Option<Row>>> = rest.collect();
         rows.extend(rest?);
         Ok(rows)
     }
 
-    fn original(&self) -> anyhow::Result<(Row, Option<Estimate>)> {
+    fn original(&self, ptxas: &Ptxas) -> anyhow::Result<(Row, Option<Estimate>)> {
         let text = &self.input.text;
-        let Some(ptxas) = self.ptxas else {
-            let row = self.allocated(None, FIGURES)?.ok_or_else(|| {
-                anyhow!(
-                    "{}: `{}` is not understood, and there is no ptxas",
-                    self.input.name,
-                    self.entry.name
-                )
-            })?;
-            return Ok((row, None));
-        };
         let judged = self.judged(ptxas, text)?;
         let row = self.row(
             None,
@@ -458,9 +480,13 @@ impl<'t> Tuner<'t> {
     }
 
     /// What an allocator does within a cap; `None` where it does not.
-    fn allocated(&self, cap: Option<u32>, strategy: Strategy) -> anyhow::Result<Option<Row>> {
-        let options = self.figures(cap, strategy);
-        let result = allocate_module(&self.alone.text, &options, None);
+    fn allocated(
+        &self,
+        module: &ReadModule,
+        cap: Option<u32>,
+        strategy: Strategy,
+    ) -> anyhow::Result<Option<Row>> {
+        let result = module.allocate(self.figures(cap, strategy).maxnreg, strategy);
         let result = result.map_err(|error| self.input.explain(error))?;
         let own = result.functions.iter().find(|f| f.name == self.entry.name);
         let Some(Outcome::Allocated(allocated)) = own.map(|function| &function.outcome) else {

@@ -54,7 +54,12 @@ pub(crate) struct Job<'m, 'a> {
     contracted: &'m [ContractedFunction],
     /// Bodies that were changed before that, as they were, by the name of the function.
     originals: &'m FxHashMap<String, String>,
+    /// What functions with bodies were lowered to, in order, where that was done ahead.
+    lowered: Option<&'m [LoweredFunction<'m, 'a>]>,
 }
+
+/// A function lowered for the machine with all its registers, unless nobody wants it.
+pub(crate) type LoweredFunction<'m, 'a> = Option<Result<Lowered<'m, 'a>, LowerError>>;
 
 impl<'m, 'a> Job<'m, 'a> {
     pub(crate) fn new(
@@ -87,10 +92,33 @@ impl<'m, 'a> Job<'m, 'a> {
             debug: debug_registers(module),
             contracted,
             originals,
+            lowered: None,
             relocatable: options
                 .relocatable
                 .unwrap_or_else(|| is_relocatable(module)),
         })
+    }
+
+    /// The same job with functions that were lowered ahead.
+    pub(crate) fn with_lowered(self, lowered: &'m [LoweredFunction<'m, 'a>]) -> Self {
+        let lowered = Some(lowered);
+        Job { lowered, ..self }
+    }
+
+    /// Lowers the wanted functions, in the order of all that have bodies.
+    pub(crate) fn lower_ahead<'t>(
+        &'t self,
+        functions: &[(&'t ast::Function<'a>, &'t Body<'a>)],
+        target: &'t Target,
+    ) -> Vec<LoweredFunction<'t, 'a>> {
+        let wanted = |function: &ast::Function| self.debug.is_none() && self.is_wanted(function);
+        functions
+            .par_iter()
+            .map(|&(function, body)| {
+                let source = self.module.source;
+                wanted(function).then(|| lower::lower(source, &self.names, function, body, target))
+            })
+            .collect()
     }
 
     /// The machine with all its registers.
@@ -109,8 +137,12 @@ impl<'m, 'a> Job<'m, 'a> {
         let done = AtomicUsize::new(0);
         let results: Vec<_> = functions
             .par_iter()
-            .map(|(function, body)| {
-                let result = self.function(function, body);
+            .enumerate()
+            .map(|(number, (function, body))| {
+                let ahead = self
+                    .lowered
+                    .and_then(|lowered| lowered.get(number)?.as_ref());
+                let result = self.function(function, body, ahead);
                 if let Some(progress) = progress {
                     progress(done.fetch_add(1, Ordering::Relaxed) + 1, functions.len());
                 }
@@ -139,6 +171,7 @@ impl<'m, 'a> Job<'m, 'a> {
         &self,
         function: &ast::Function<'a>,
         body: &Body<'a>,
+        ahead: Option<&Result<Lowered<'_, 'a>, LowerError>>,
     ) -> Result<(FunctionReport, Edits), PtxError> {
         let mut report = FunctionReport {
             name: function.name.text.to_owned(),
@@ -158,26 +191,36 @@ impl<'m, 'a> Job<'m, 'a> {
         report.warnings = std::mem::take(&mut budget.warnings);
         types::check(function, body)?;
         let target = self.target()?;
-        let lowered = match &self.debug {
-            Some(passed) => Err(LowerError::Pass(passed.clone())),
-            None => lower::lower(self.module.source, &self.names, function, body, &target),
+        let own;
+        let lowered = match (&self.debug, ahead) {
+            (None, Some(lowered)) => lowered,
+            (None, None) => {
+                own = lower::lower(self.module.source, &self.names, function, body, &target);
+                &own
+            }
+            (Some(passed), _) => {
+                own = Err(LowerError::Pass(passed.clone()));
+                &own
+            }
         };
         if self.options.treatment != Treatment::Allocate {
             // What is wrong with the text is told, whoever allocates.
             if let Err(LowerError::Error(error)) = lowered {
-                return Err(PtxError::Source(error));
+                return Err(PtxError::Source(error.clone()));
             }
             return Ok(self.left(function, body, &budget, report));
         }
         let mut edits = Edits::new();
         match lowered {
-            Err(LowerError::Error(error)) => return Err(PtxError::Source(error)),
-            Err(LowerError::Pass(passed)) => report.outcome = Outcome::PassedThrough(passed),
+            Err(LowerError::Error(error)) => return Err(PtxError::Source(error.clone())),
+            Err(LowerError::Pass(passed)) => {
+                report.outcome = Outcome::PassedThrough(passed.clone());
+            }
             Ok(lowered) => {
                 report.instructions = lowered.function.inst_count();
                 report.vregs = lowered.function.vreg_count();
                 report.outcome =
-                    self.allocated(&lowered, &target, &budget, &mut report, &mut edits)?;
+                    self.allocated(lowered, &target, &budget, &mut report, &mut edits)?;
             }
         }
         if let Some(refusal) = self.too_low_a_cap(body, &budget) {

@@ -4,20 +4,21 @@
 //! joined in the order of the text, and the result does not depend on who was first.
 
 use crate::ast::{self, Body, Module, Span};
-use crate::contract::{ContractedFunction, Contraction, contract_where};
+use crate::contract::{Contracted, ContractedFunction, Contraction, contract_where};
 use crate::diag::ParseError;
-use crate::job::Job;
+use crate::job::{Job, LoweredFunction};
 use crate::lower::{self, LowerError, ModuleNames, PassedThrough};
 pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
 use crate::param_lanes::take_apart;
 use crate::printer::EditConflict;
 use crate::promote::{Promoted, promote_where};
 use crate::spill_code::SpillCode;
-use warpalloc::Options;
+use rustc_hash::FxHashMap;
 use warpalloc::allocation::Frame;
 use warpalloc::function::Function;
 use warpalloc::stats::Stats;
 use warpalloc::target::Target;
+use warpalloc::{Options, Strategy};
 
 /// Where spilled values go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -246,18 +247,9 @@ fn allocate_text(
     options: &ModuleOptions,
     progress: Option<Progress>,
 ) -> Result<ModuleResult, PtxError> {
-    let wanted =
-        |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
-    // What is left to ptxas is contracted by ptxas, and stays as it is.
-    let is_left = options.treatment != Treatment::Allocate;
-    let contraction = match is_left {
-        true => Contraction::Keep,
-        false => options.contraction,
-    };
-    let scalar = take_apart(source, |name| !is_left && wanted(name)).map_err(Box::new)?;
-    let contracted = contract_where(&scalar.text, contraction, wanted).map_err(Box::new)?;
-    let module = crate::parse(&contracted.text).map_err(Box::new)?;
-    let job = Job::new(&module, &contracted.functions, &scalar.originals, options)?;
+    let text = ReadText::new(source, options)?;
+    let module = crate::parse(&text.contracted.text).map_err(Box::new)?;
+    let job = text.job(&module, options)?;
     let work = || job.run(progress);
     match options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
@@ -274,6 +266,103 @@ fn allocate_text(
             .install(work),
         None => work(),
     }
+}
+
+/// A text made ready for lowering.
+struct ReadText {
+    contracted: Contracted,
+    originals: FxHashMap<String, String>,
+}
+
+impl ReadText {
+    fn new(source: &str, options: &ModuleOptions) -> Result<ReadText, PtxError> {
+        let wanted =
+            |name: &str| options.entries.is_empty() || options.entries.iter().any(|n| n == name);
+        // What is left to ptxas is contracted by ptxas, and stays as it is.
+        let is_left = options.treatment != Treatment::Allocate;
+        let contraction = match is_left {
+            true => Contraction::Keep,
+            false => options.contraction,
+        };
+        let scalar = take_apart(source, |name| !is_left && wanted(name)).map_err(Box::new)?;
+        let contracted = contract_where(&scalar.text, contraction, wanted).map_err(Box::new)?;
+        Ok(ReadText {
+            contracted,
+            originals: scalar.originals,
+        })
+    }
+
+    fn job<'m, 'a>(
+        &'m self,
+        module: &'m Module<'a>,
+        options: &'m ModuleOptions,
+    ) -> Result<Job<'m, 'a>, PtxError> {
+        Job::new(module, &self.contracted.functions, &self.originals, options)
+    }
+}
+
+/// A module that was read and lowered, to be allocated several times ([`with_module`]).
+pub struct ReadModule<'m, 'a> {
+    text: &'m ReadText,
+    module: &'m Module<'a>,
+    lowered: &'m [LoweredFunction<'m, 'a>],
+    options: &'m ModuleOptions,
+}
+
+impl ReadModule<'_, '_> {
+    /// Does what [`allocate_module`] does, by `strategy` within `maxnreg` registers.
+    pub fn allocate(
+        &self,
+        maxnreg: Option<u32>,
+        strategy: Strategy,
+    ) -> Result<ModuleResult, PtxError> {
+        let mut options = ModuleOptions {
+            maxnreg,
+            ..self.options.clone()
+        };
+        options.options.strategy = strategy;
+        let job = self.text.job(self.module, &options)?;
+        job.with_lowered(self.lowered).run(None)
+    }
+}
+
+/// Reads and lowers a module once for all the allocations that `work` makes of it: that depends
+/// on neither the cap nor the allocator. Local variables stay in memory.
+///
+/// ```
+/// use warpalloc::Strategy;
+/// use warpalloc_ptx::module::{ModuleOptions, allocate_module, with_module};
+/// let source = ".version 9.0\n.target sm_90\n.address_size 64\n\
+///               .entry k() {\n\t.reg .b32 %r<2>;\n\t.shared .b32 s;\n\tmov.u32 %r1, %tid.x;\n\
+///               \tst.shared.b32 [s], %r1;\n\tret;\n}\n";
+/// let texts = with_module(source, &ModuleOptions::default(), |module| {
+///     [32, 64].map(|cap| module.allocate(Some(cap), Strategy::Briggs).map(|result| result.text))
+/// })?;
+/// let options = ModuleOptions {
+///     maxnreg: Some(64),
+///     ..ModuleOptions::default()
+/// };
+/// let [_, at_64] = texts;
+/// assert_eq!(at_64?, allocate_module(source, &options, None)?.text);
+/// # Ok::<(), warpalloc_ptx::module::PtxError>(())
+/// ```
+pub fn with_module<T>(
+    source: &str,
+    options: &ModuleOptions,
+    work: impl FnOnce(&ReadModule) -> T,
+) -> Result<T, PtxError> {
+    let text = ReadText::new(source, options)?;
+    let module = crate::parse(&text.contracted.text).map_err(Box::new)?;
+    let job = text.job(&module, options)?;
+    let target = job.target()?;
+    let functions: Vec<_> = functions_with_bodies(&module).collect();
+    let lowered = job.lower_ahead(&functions, &target);
+    Ok(work(&ReadModule {
+        text: &text,
+        module: &module,
+        lowered: &lowered,
+        options,
+    }))
 }
 
 /// The functions of a module as an allocator for `target` sees them, with their names;

@@ -240,18 +240,21 @@ impl<'a> Pipeline<'a> {
         }
         let (first, _) = attempts(self.options);
         let mut base = self.build(None, first.hoist)?;
-        let is_hopeless = must_spill(&base.problem, Positions::Boundaries, &mut base.stats);
+        // What must be in memory must be so in any order, and where others are computed at their
+        // readers.
+        if must_spill(&base.problem, Positions::Boundaries, &mut base.stats) {
+            return Ok(None);
+        }
         let mut base = self.scheduled(base, first.hoist)?;
+        if must_spill(&base.problem, Positions::All, &mut base.stats) {
+            return Ok(None);
+        }
         let without_frame = |base: &Base<'a>, colourer: &mut dyn Colourer| {
             let stats = &mut base.stats.clone();
             let allocation = self.colour(base, first, FrameUse::Refused, colourer, stats)?;
             Ok::<_, Error>(allocation.filter(|a| a.frame == Frame::default()))
         };
-        let must = is_hopeless || must_spill(&base.problem, Positions::All, &mut base.stats);
-        let plain = match must {
-            true => None,
-            false => without_frame(&base, colourer)?,
-        };
+        let plain = without_frame(&base, colourer)?;
         // Predicates that are carried in general registers are no better off there.
         let is_carried = |plain: &Allocation| plain.stats.spilled > 0;
         let base = match &plain {

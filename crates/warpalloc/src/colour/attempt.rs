@@ -10,9 +10,9 @@ pub(crate) const MAX_INSTS_TO_COMPARE: usize = 20_000;
 /// Each further colouring takes as long as the first; functions of more instructions than
 /// this are attempted twice.
 const MAX_INSTS_TO_TRY_MORE: usize = 8_000;
-/// Where there are loops, splitting multiplies the values to colour; larger functions than
-/// this gain little from it.
-const MAX_INSTS_TO_SPLIT_LOOPS: usize = 4_000;
+/// Splitting multiplies the values to colour, which makes it the dearest of all attempts; larger
+/// functions than this gain little from it.
+const MAX_INSTS_TO_SPLIT: usize = 4_000;
 
 /// Which live ranges are split before the first round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,13 +135,7 @@ impl Attempt {
         } = *problem;
         let insts = problem.program.function.inst_count();
         let has_loops = problem.loops().loop_count() > 0;
-        let may_split = || {
-            let limit = match has_loops {
-                true => MAX_INSTS_TO_SPLIT_LOOPS,
-                false => MAX_INSTS_TO_TRY_MORE,
-            };
-            options.split && insts <= limit
-        };
+        let may_split = || options.split && insts <= MAX_INSTS_TO_SPLIT;
         let split = match self.split {
             Split::Never => true,
             Split::AtLoops => may_split() && has_loops,

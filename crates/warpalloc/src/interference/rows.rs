@@ -8,7 +8,6 @@
 use crate::analysis::Rows;
 use crate::ir::Value;
 use crate::scratch::Scratch;
-use cranelift_entity::EntityRef;
 
 /// Values that interfere, run by run; duplicates and a value's own number do no harm.
 #[derive(Debug)]
@@ -41,54 +40,70 @@ impl Runs {
     pub(super) fn into_rows(self, values: usize, scratch: &Scratch) -> Rows<Value, u32> {
         let mut order = scratch.collected(0..self.heads.len());
         order.sort_by_key(|&run| self.heads[run].0);
-        let pairs = order.iter().flat_map(|&run| {
-            let value = self.heads[run].0;
-            let items = self.run(run).iter().filter(move |&&item| item != value);
-            items.map(move |&item| (value, item))
-        });
-        let backward = pairs
-            .clone()
-            .map(|(value, item)| (Value::new(item as usize), value));
-        let mut backward = Rows::from_pairs_in(values, backward, scratch);
-        // Room for both directions of each pair.
-        let mut starts = scratch.filled(0u32, values + 1);
-        pairs.for_each(|(value, item)| {
-            starts[value as usize + 1] += 1;
-            starts[item as usize + 1] += 1;
-        });
-        for value in 0..values {
-            starts[value + 1] += starts[value];
+        // Room for both directions of each pair, behind an entry that is no value: the first
+        // neighbour is compared with it.
+        let mut starts = scratch.filled(1u32, values + 1);
+        let mut back_starts = scratch.filled(0u32, values + 1);
+        starts[0] = 0;
+        for (run, &(value, _)) in self.heads.iter().enumerate() {
+            let items = self.run(run);
+            starts[value as usize + 1] += items.len() as u32;
+            for &item in items {
+                back_starts[item as usize + 1] += 1;
+            }
         }
-        let mut ends = scratch.collected(starts.iter().copied());
-        let mut neighbours = scratch.filled(u32::MAX, starts[values] as usize);
-        let mut add = |value: u32, neighbour: u32| {
-            let (start, end) = (starts[value as usize], &mut ends[value as usize]);
-            // A pair that is met again is met next.
-            if *end == start || neighbours[*end as usize - 1] != neighbour {
-                neighbours[*end as usize] = neighbour;
+        for value in 0..values {
+            starts[value + 1] += starts[value] + back_starts[value + 1];
+            back_starts[value + 1] += back_starts[value];
+        }
+        let mut back_ends = scratch.collected(back_starts.iter().copied());
+        let mut backward = scratch.filled(0u32, back_starts[values] as usize);
+        for &run in &order {
+            let value = self.heads[run].0;
+            for &item in self.run(run) {
+                let end = &mut back_ends[item as usize];
+                backward[*end as usize] = value;
                 *end += 1;
             }
+        }
+        let mut ends = scratch.collected(starts.iter().map(|start| start + 1));
+        let mut neighbours = scratch.filled(u32::MAX, starts[values] as usize + 1);
+        let mut add = |value: u32, neighbour: u32| {
+            let end = &mut ends[value as usize];
+            // A pair that is met again is met next.
+            let is_new = neighbours[*end as usize - 1] != neighbour && neighbour != value;
+            neighbours[*end as usize] = neighbour;
+            *end += u32::from(is_new);
         };
         let mut runs = order.iter().peekable();
-        for value in 0..values as u32 {
-            while let Some(&run) = runs.next_if(|&&run| self.heads[run].0 == value) {
-                let items = self.run(run).iter().filter(|&&item| item != value);
-                items.for_each(|&item| add(item, value));
+        for value in 0..values {
+            let number = value as u32;
+            while let Some(&run) = runs.next_if(|&&run| self.heads[run].0 == number) {
+                self.run(run).iter().for_each(|&item| add(item, number));
             }
-            let defined = backward.row(Value::new(value as usize));
-            defined.iter().for_each(|&other| add(other, value));
+            let defined = back_starts[value] as usize..back_starts[value + 1] as usize;
+            backward[defined]
+                .iter()
+                .for_each(|&other| add(other, number));
         }
         let ranges = starts.iter().zip(&ends).take(values);
-        let count: u32 = ranges.clone().map(|(start, end)| end - start).sum();
+        let count: u32 = ranges.clone().map(|(start, end)| end - start - 1).sum();
         let mut rows = Rows::with_capacity(values, count as usize, scratch);
         for (&start, &end) in ranges {
-            rows.push(&neighbours[start as usize..end as usize]);
+            rows.push(&neighbours[start as usize + 1..end as usize]);
         }
-        backward.recycle(scratch);
         scratch.give(order);
-        [starts, ends, neighbours, self.items]
-            .into_iter()
-            .for_each(|vec| scratch.give(vec));
+        [
+            starts,
+            back_starts,
+            back_ends,
+            backward,
+            ends,
+            neighbours,
+            self.items,
+        ]
+        .into_iter()
+        .for_each(|vec| scratch.give(vec));
         scratch.give(self.heads);
         rows
     }
@@ -103,6 +118,7 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cranelift_entity::EntityRef;
     use std::collections::BTreeSet;
 
     #[test]

@@ -46,6 +46,40 @@ fn every_attempt_is_proved_and_executed() {
     }
 }
 
+/// So a function that must spill needs no second look with values computed at their readers.
+#[test]
+fn what_must_be_in_memory_is_not_saved_by_computing_other_values_again() {
+    let options = Options::with_strategy(Strategy::Briggs);
+    let scratch = Scratch::default();
+    let mut rng = Rng::new(43);
+    let mut changed = 0;
+    for seed in 0..400 {
+        let shape = Shape::random(200, &mut rng);
+        let budget = [6, 8, 12, 16][rng.below(4)];
+        let target = Target::hardware(90).unwrap().with_budget(File::R, budget);
+        let function = generate::function(&shape, &target, &mut rng);
+        let liveness = Liveness::compute(&function);
+        let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
+        let Ok(base) = pipeline.prepare(true) else {
+            continue;
+        };
+        let Some(rematerialised) = pipeline.rematerialised(&base) else {
+            continue;
+        };
+        for positions in [Positions::Boundaries, Positions::All] {
+            let stats = &mut Stats::default();
+            if must_spill(&base.problem, positions, stats) {
+                assert!(
+                    must_spill(&rematerialised.problem, positions, stats),
+                    "{seed}"
+                );
+                changed += 1;
+            }
+        }
+    }
+    assert!(changed > 20, "{changed}");
+}
+
 /// `count` values that are all live at once.
 fn crowd(count: usize) -> Function {
     let lines = (0..count).map(|i| format!("    v{i}:r32 = load : read\n"));

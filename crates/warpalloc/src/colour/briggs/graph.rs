@@ -124,15 +124,6 @@ impl Shared {
     }
 }
 
-/// What a lower degree means.
-#[derive(Clone, Copy, Debug)]
-pub struct Relief {
-    /// The body no longer counts against merges around it.
-    pub insignificant: bool,
-    /// The body surely finds a place now.
-    pub low: bool,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Node {
     status: Status,
@@ -402,16 +393,12 @@ impl<'a> Graph<'a> {
         self.nodes[body.index()].status = Status::Removed;
     }
 
-    /// Lowers the degree of `body`.
-    pub fn relieve(&mut self, body: BodyId, by: u32) -> Relief {
-        let factor = self.factor;
+    /// Lowers the degree of `body`; whether it surely finds a place now and did not before.
+    pub fn relieve(&mut self, body: BodyId, by: u32) -> bool {
         let node = &mut self.nodes[body.index()];
-        let before = (node.is_significant(factor), node.is_low());
+        let was_low = node.is_low();
         node.degree = node.degree.saturating_sub(by);
-        Relief {
-            insignificant: before.0 && !node.is_significant(factor),
-            low: !before.1 && node.is_low(),
-        }
+        !was_low && node.is_low()
     }
 
     /// Whether `body` counts as hard to colour when a merge is considered.

@@ -149,8 +149,10 @@ impl Select<'_, '_> {
                 }
                 let unit = self.units[edge.value.index()];
                 if unit != NOWHERE {
-                    let width = self.widths[edge.value.index()];
-                    taken.insert_range(unit as usize, width as usize);
+                    match self.widths[edge.value.index()] {
+                        1 => taken.insert(unit as usize),
+                        width => taken.insert_range(unit as usize, width as usize),
+                    }
                 }
             }
             let blocked = taken.blocked_starts(m.width as usize);

@@ -261,14 +261,16 @@ impl Simplifier<'_, '_> {
         let mut harmless: SmallVec<[BodyId; 8]> = SmallVec::new();
         let counted = self.waiting > 0 && self.graph.is_significant(body);
         for &(neighbour, by) in &burdened {
-            let relief = self.graph.relieve(neighbour, by);
-            if relief.insignificant && self.waiting > 0 {
+            // Only moves that wait ask who counts against merges.
+            let was_significant = self.waiting > 0 && self.graph.is_significant(neighbour);
+            let is_newly_low = self.graph.relieve(neighbour, by);
+            if was_significant && !self.graph.is_significant(neighbour) {
                 harmless.push(neighbour);
             }
             if counted {
                 self.wake_moves(neighbour);
             }
-            if relief.low {
+            if is_newly_low {
                 self.list(neighbour);
             } else if self.lists[neighbour.index()] == List::Simplify {
                 self.safe.set(neighbour, self.ease(neighbour));

@@ -5,7 +5,7 @@ use crate::analysis::{Code, LiveSet};
 use crate::function::{Block, Role};
 use crate::ir::{Facts, Program, Value};
 use crate::target::{File, Target};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 /// General registers that are left free for pieces and for what alignment wastes.
@@ -25,7 +25,16 @@ pub(super) fn choose(
         costs: costs(program, facts, recipes),
         chosen: EntitySet::new(),
         kept: EntitySet::new(),
+        sizes: program
+            .values
+            .values()
+            .map(|info| {
+                let class = target.class(info.class);
+                (class.file, class.width as i64)
+            })
+            .collect(),
         live: LiveSet::new(program.values.len()),
+        units: SmallVec::new(),
         gained: LiveSet::new(program.values.len()),
     };
     // Where code runs most often a value is worth most, so the rest of the code chooses
@@ -64,11 +73,18 @@ struct Choice<'a, 'p> {
     /// The leaves of chosen values, which are not chosen themselves: computing those again
     /// would compute them again too, and so on.
     kept: EntitySet<Value>,
+    /// The file of each value, and how many of its units it takes.
+    sizes: Vec<(File, i64)>,
     /// Values live after the operation at hand.
     live: LiveSet<Value>,
+    /// Units that they take, chosen or not.
+    units: Units,
     /// Leaves that are live there for the sake of chosen values alone.
     gained: LiveSet<Value>,
 }
+
+/// One number per register file.
+type Units = SmallVec<[i64; 4]>;
 
 /// Values with the same leaves.
 struct Group<'r> {
@@ -78,37 +94,55 @@ struct Group<'r> {
 
 impl<'a> Choice<'a, '_> {
     fn block(&mut self, facts: &Facts, block: Block) {
-        self.live.start_at_end(&facts.liveness, block);
+        self.live.clear();
+        self.units = SmallVec::from_elem(0, self.target.files().len());
+        for value in facts.liveness.live_out(block) {
+            self.enter(value);
+        }
         let program = self.program;
         for point in program.points(block).rev() {
             let accesses: SmallVec<[(Value, Role); 8]> = program.accesses(point).collect();
+            let mut pressure = self.pressure(&accesses);
             for (file, info) in self.target.files() {
                 let spare = match file {
                     File::MAIN => SPARE_REGISTERS * info.units_per_reg,
                     _ => 0,
                 };
-                let room = info.capacity.saturating_sub(spare) as i64;
-                self.relieve(&accesses, file, info.capacity as i64, room);
+                let here = pressure[file.index()];
+                if here > info.capacity as i64 {
+                    let room = info.capacity.saturating_sub(spare) as i64;
+                    self.relieve(&accesses, file, here - room);
+                    pressure = self.pressure(&accesses);
+                }
             }
-            self.live.step_back_over(accesses.iter().copied());
+            for &(value, _) in accesses.iter().filter(|(_, role)| role.writes()) {
+                if self.live.remove(value) {
+                    let (file, width) = self.sizes[value.index()];
+                    self.units[file.index()] -= width;
+                }
+            }
+            for &(value, _) in accesses.iter().filter(|(_, role)| role.reads()) {
+                self.enter(value);
+            }
         }
     }
 
-    /// Chooses values until no more than `room` units of `file` are live around an operation,
-    /// if more than `capacity` are.
-    fn relieve(&mut self, accesses: &[(Value, Role)], file: File, capacity: i64, room: i64) {
-        let pressure = self.pressure(accesses, file);
-        if pressure <= capacity {
-            return;
+    fn enter(&mut self, value: Value) {
+        if self.live.insert(value) {
+            let (file, width) = self.sizes[value.index()];
+            self.units[file.index()] += width;
         }
-        let mut excess = pressure - room;
+    }
+
+    /// Chooses values until `excess` fewer units of `file` are live around an operation.
+    fn relieve(&mut self, accesses: &[(Value, Role)], file: File, mut excess: i64) {
         let recipes = self.recipes;
         let mut groups: Vec<Group<'a>> = Vec::new();
         for value in self.live.iter() {
-            let is_accessed = accesses.iter().any(|(v, _)| *v == value);
             let Some(leaves) = recipes.leaves(value) else {
                 continue;
             };
+            let is_accessed = accesses.iter().any(|(v, _)| *v == value);
             let is_decided = self.chosen.contains(value) || self.kept.contains(value);
             let is_chosen = |leaf: &Value| self.chosen.contains(*leaf);
             let is_out = is_decided || leaves.iter().any(is_chosen);
@@ -136,42 +170,44 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// Units of `file` that are live around an operation, given what has been chosen.
-    fn pressure(&mut self, accesses: &[(Value, Role)], file: File) -> i64 {
+    /// Units of each file that are live around an operation, given what has been chosen.
+    fn pressure(&mut self, accesses: &[(Value, Role)]) -> Units {
         self.gained.clear();
-        let mut after = 0;
-        for value in self.live.iter() {
-            let is_read = accesses.iter().any(|(v, role)| *v == value && role.reads());
-            if self.chosen.contains(value) {
-                for &leaf in self.recipes.leaves(value).unwrap_or_default() {
-                    if !self.live.contains(leaf) {
-                        self.gained.insert(leaf);
-                    }
+        let mut after = Units::from_slice(&self.units);
+        for value in self.live.iter().filter(|&v| self.chosen.contains(v)) {
+            for &leaf in self.recipes.leaves(value).unwrap_or_default() {
+                if !self.live.contains(leaf) && self.gained.insert(leaf) {
+                    let (file, width) = self.sizes[leaf.index()];
+                    after[file.index()] += width;
                 }
-                after += if is_read { self.width(value, file) } else { 0 };
-            } else {
-                after += self.width(value, file);
+            }
+            if !accesses.iter().any(|(v, role)| *v == value && role.reads()) {
+                let (file, width) = self.sizes[value.index()];
+                after[file.index()] -= width;
             }
         }
-        after += self.gained.iter().map(|v| self.width(v, file)).sum::<i64>();
-        let mut before = after;
+        let mut before = Units::from_slice(&after);
         for &(value, role) in accesses {
+            let (file, width) = self.sizes[value.index()];
             if role.writes() && !self.live.contains(value) {
-                after += self.width(value, file);
+                after[file.index()] += width;
             } else if role.writes() && !role.reads() {
-                before -= self.width(value, file);
+                before[file.index()] -= width;
             } else if role.reads() && !self.live.contains(value) {
-                before += self.width(value, file);
+                before[file.index()] += width;
             }
         }
-        after.max(before)
+        after
+            .iter_mut()
+            .zip(before)
+            .for_each(|(a, b)| *a = (*a).max(b));
+        after
     }
 
     fn width(&self, value: Value, file: File) -> i64 {
-        let class = self.target.class(self.program.values[value].class);
-        match class.file == file {
-            true => class.width as i64,
-            false => 0,
+        match self.sizes[value.index()] {
+            (own, width) if own == file => width,
+            _ => 0,
         }
     }
 

@@ -152,8 +152,7 @@ fn better_order(region: &Region, allowance: &mut usize) -> Option<Vec<Node>> {
     let weights = Weights::new(region, &short_files(region, &source));
     let mut best = (present, source);
     let mut offer = |order: Vec<Node>| {
-        let cost = Cost::of(region, &order);
-        if cost < best.0 {
+        if let Some(cost) = Cost::below(region, &order, best.0) {
             best = (cost, order);
         }
     };

@@ -290,12 +290,16 @@ impl<'a> Meter<'a> {
     /// use once it has run.
     pub fn effect(&self, node: Node) -> (i32, Units) {
         let info = &self.region.nodes[node];
-        let mut units = self.units.clone();
-        if let Some(early) = &info.early {
-            units.iter_mut().zip(early).for_each(|(u, e)| *u += e);
-        }
-        let before = self.region.excess(&units);
-        units.clone_from(&self.units);
+        let mut units = Units::from_slice(&self.units);
+        let before = match &info.early {
+            None => self.region.excess(&units),
+            Some(early) => {
+                units.iter_mut().zip(early).for_each(|(u, e)| *u += e);
+                let before = self.region.excess(&units);
+                units.copy_from_slice(&self.units);
+                before
+            }
+        };
         for &version in &info.reads {
             let v = &self.region.versions[version];
             if !v.leaves && self.unread[version] == 1 {
@@ -349,6 +353,16 @@ pub(super) struct Cost {
 impl Cost {
     /// The cost of running `region` in `order`.
     pub fn of(region: &Region, order: &[Node]) -> Cost {
+        let no_limit = Cost {
+            excess: i32::MAX,
+            crowded: u32::MAX,
+            distance: u64::MAX,
+        };
+        Cost::below(region, order, no_limit).unwrap_or(no_limit)
+    }
+
+    /// The same where it is below `limit`; the rest of the order is not looked at once it is not.
+    pub fn below(region: &Region, order: &[Node], limit: Cost) -> Option<Cost> {
         let mut meter = Meter::new(region);
         let mut cost = Cost {
             excess: 0,
@@ -357,10 +371,13 @@ impl Cost {
         };
         for (place, &node) in order.iter().enumerate() {
             let excess = meter.run(node);
+            if excess > limit.excess {
+                return None;
+            }
             cost.excess = cost.excess.max(excess);
             cost.crowded += (excess > 0) as u32;
             cost.distance += place.abs_diff(node.index()) as u64;
         }
-        cost
+        (cost < limit).then_some(cost)
     }
 }

@@ -307,6 +307,26 @@ mod tests {
         );
     }
 
+    /// 32 blocks of a warp could be resident, and the grid has 8 for each multiprocessor.
+    #[test]
+    fn frames_may_lose_the_cache_to_shared_memory() {
+        let machine = Machine::H200;
+        let frames_fit = |frame: u32, shared: u64, blocks: Option<u32>| {
+            let resources = Resources {
+                sm: Sm::from_number(90).unwrap(),
+                registers: 40,
+                block_threads: 32,
+                shared,
+                frame,
+            };
+            resources.frames_fit(&machine, blocks)
+        };
+        assert!(frames_fit(832, 0, Some(8 * 132)), "208 of 256 KB");
+        assert!(!frames_fit(728, 4224, Some(8 * 132)), "182 of 60 KB");
+        assert!(frames_fit(192, 4224, Some(8 * 132)), "48 of 60 KB");
+        assert!(!frames_fit(832, 0, None), "832 of 256 KB");
+    }
+
     #[test]
     fn the_same_work_is_compared() {
         let estimate = |cycles: f64, work: f64| Estimate {

@@ -197,7 +197,7 @@ fn print(sm: u32, report: &Report) {
         report.compared_kernels, report.compared, report.mnemonics, report.registers
     );
     println!(
-        "  live registers: {} of {} rows differ, {} of them also by nvdisasm's rule for guarded definitions, in {} kernels without calls; {} kernels with calls and {} without a known graph left out",
+        "  live registers: {} of {} rows differ, {} once nvdisasm's rows are completed along control flow, in {} kernels without calls; {} kernels with calls and {} without a known graph left out",
         report.live,
         report.live_rows,
         report.live_unexplained,
@@ -206,7 +206,7 @@ fn print(sm: u32, report: &Report) {
         report.no_graph
     );
     println!(
-        "  kernels without a difference beyond that rule: {} of {} ({:.2} %)",
+        "  kernels without a difference beyond that: {} of {} ({:.2} %)",
         report.clean_kernels,
         report.compared_kernels,
         percent(report.clean_kernels, report.compared_kernels)

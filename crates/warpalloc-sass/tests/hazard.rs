@@ -329,3 +329,25 @@ fn a_wait_right_behind_does_not_see_the_signal() {
         []
     );
 }
+
+/// USHF.R.S32.HI UR5, URZ, 0x1f, UR4
+const UPPER_HALF: u128 = 0x000f_d400_0801_1404_0000_001f_3f05_7899;
+/// BRXU UR4 -0xe70
+const SWITCH: u128 = 0x000f_ea00_0b83_ffff_ffff_f190_0400_7958;
+
+#[test]
+fn an_indirect_branch_reads_uniform_registers_ten_cycles_later_on_sm_80() {
+    let found = |stall| {
+        let words = [control(UPPER_HALF, stall, None, None, 0), SWITCH, EXIT];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let code = Code::decode(&bytes, 80).unwrap();
+        let mut links = Links::default();
+        links.tables.insert(0x10, vec![0x20]);
+        check(&code, &Cfg::build(&code, &links).unwrap())
+    };
+    assert_eq!(found(10), []);
+    assert_eq!(
+        found(9)[0].to_string(),
+        "0x0010 reads UR5 that 0x0000 writes after 9 cycles, not 10"
+    );
+}

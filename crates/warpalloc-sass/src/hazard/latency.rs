@@ -220,6 +220,7 @@ const SM80: Rows = &[
     (Uniform, Uniform, UR, 2),
     (Uniform, Xu, UR, 2),
     (Uniform, Queue, UR, 2),
+    (Uniform, Control, UR, 10),
     (ToUniform, Alu, UP, 1),
     (ToUniform, Alu, UR, 2),
     (ToUniform, Fma, UR, 10),

@@ -7,7 +7,8 @@
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md
 
-`best-no-ptxas` is also run without --spilling, for what it does to kernels that fit.
+Each RESULTS.json is a group of the table, called as the file is: corpus.json, holdout.json, fresh.json. `best-no-ptxas` is
+also run without --spilling, for what it does to kernels that fit, and `best` with --caps none.
 """
 import json
 import math
@@ -17,6 +18,9 @@ import sys
 def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
 
+
+# Holds the titles of rows whose machine code is that of ptxas at the cap.
+UNCHANGED = "unchanged"
 
 CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid", "best-no-ptxas"]
 
@@ -29,17 +33,27 @@ def pairs(rows, spilling=True):
         if not row.get("time_ratio") or bool(resources.get("spill_stores")) != spilling:
             continue
         key = (row["source"], row["kernel"], row["cap"])
+        # The same machine code: what its times differ by is noise.
+        ratio = 1.0 if row.get("unchanged") else row["time_ratio"]
         title = row["strategy"] if row["strategy"] in CHOICES else f"{row['strategy']} {row['space']}"
-        found.setdefault(key, {"ptxas": 1.0})[title] = row["time_ratio"]
+        found.setdefault(key, {"ptxas": 1.0})[title] = ratio
+        if row.get("unchanged"):
+            found[key].setdefault(UNCHANGED, set()).add(title)
+    for ratios in found.values():
+        ratios.setdefault(UNCHANGED, set())
     return found
 
 
 def best(ratios, titles):
-    return min(ratio for title, ratio in ratios.items() if titles(title))
+    return min(ratio for title, ratio in ratios.items() if title != UNCHANGED and titles(title))
 
 
 def of_ptxas(title):
     return title.startswith("ptxas")
+
+
+def ptxas_or_pragma(title):
+    return title in ("ptxas", "ptxas enable_smem_spilling")
 
 
 def candidates(choice):
@@ -52,6 +66,21 @@ def cell(ratios):
     return f"{mean(ratios):.3f} ({max(ratios):.2f})" if ratios else "–"
 
 
+def report_others(choice, where, found):
+    """One line on pairs that stand in no table."""
+    here = [ratios for ratios in found.values() if choice in ratios]
+    if here:
+        unchanged = sum(choice in ratios[UNCHANGED] for ratios in here)
+        print(f"\n{where}, {choice}: {cell([ratios[choice] for ratios in here])} over {len(here)} pairs, {unchanged} of them unchanged.")
+
+
+def shown(ratios, title):
+    """The ratio of a row, or that its machine code is that of ptxas."""
+    if title not in ratios:
+        return "–"
+    return "unchanged" if title in ratios[UNCHANGED] else f"{ratios[title]:.2f}"
+
+
 def report(data):
     found = pairs(data["rows"])
     setup = data["setup"]
@@ -59,21 +88,24 @@ def report(data):
     counts = data["summary"]
     print("Rows: " + ", ".join(f"{key} {counts[key]}" for key in ("rows", "equal", "different", "failed")) + ".\n")
     print("Geometric mean (worst) over pairs of kernel and cap where ptxas spills.\n")
-    print("| choice | pairs | over ptxas | over the best of ptxas's own rows | over the best candidate |\n|---|---|---|---|---|")
+    print("| choice | pairs | over ptxas | over the better of ptxas and the pragma | over the best of ptxas's own rows "
+          "| over the best candidate |\n|---|---|---|---|---|---|")
     for choice in CHOICES:
         here = [ratios for ratios in found.values() if choice in ratios]
         if not here:
             continue
         chosen = [ratios[choice] for ratios in here]
+        better = [ratios[choice] / best(ratios, ptxas_or_pragma) for ratios in here]
         own = [ratios[choice] / best(ratios, of_ptxas) for ratios in here]
         far = [ratios[choice] / best(ratios, candidates(choice)) for ratios in here]
-        print(f"| {choice} | {len(here)} | {cell(chosen)} | {cell(own)} | {cell(far)} |")
-    unspilled = pairs(data["rows"], spilling=False).values()
+        print(f"| {choice} | {len(here)} | {cell(chosen)} | {cell(better)} | {cell(own)} | {cell(far)} |")
+    unspilled = pairs(data["rows"], spilling=False)
     for choice in CHOICES:
-        here = [ratios[choice] for ratios in unspilled if choice in ratios]
-        if here:
-            print(f"\nWhere ptxas does not spill, {choice}: {cell(here)} over {len(here)} pairs.")
-    titles = {title for ratios in found.values() for title in ratios} - {"ptxas"} - set(CHOICES)
+        report_others(choice, "Where ptxas does not spill", unspilled)
+    uncapped = {key: ratios for key, ratios in {**found, **unspilled}.items() if key[2] is None}
+    for choice in CHOICES:
+        report_others(choice, "At no cap", uncapped)
+    titles = {title for ratios in found.values() for title in ratios} - {"ptxas", UNCHANGED} - set(CHOICES)
     if titles:
         print("\n| row | pairs | over ptxas |\n|---|---|---|")
     for title in sorted(titles):
@@ -82,8 +114,8 @@ def report(data):
     chosen = [choice for choice in CHOICES if any(choice in ratios for ratios in found.values())]
     print("\n| kernel | cap | " + " | ".join(chosen) + " | best row | which |\n|" + "---|" * (4 + len(chosen)))
     for (source, kernel, cap), ratios in found.items():
-        which = min(ratios, key=ratios.get)
-        cells = " | ".join(f"{ratios[choice]:.2f}" if choice in ratios else "–" for choice in chosen)
+        which = min((title for title in ratios if title != UNCHANGED), key=ratios.get)
+        cells = " | ".join(shown(ratios, choice) for choice in chosen)
         print(f"| {source} {kernel} | {cap or 'none'} | {cells} | {ratios[which]:.2f} | {which} |")
     print()
 
@@ -92,7 +124,8 @@ def main():
     print("# What `--regalloc=best` chooses\n")
     print("```sh\nbench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md\n```\n")
     print("RESULTS.json is what `warpalloc-gpu` wrote at COMMIT; its arguments stand in the script. Times are over that")
-    print("of ptxas at the same cap: below 1 is faster. Every row had every output bit equal to the uncapped original's.\n")
+    print("of ptxas at the same cap: below 1 is faster. A row whose machine code is that of ptxas at the cap is unchanged and")
+    print("counts as 1.00. Every row had every output bit equal to the uncapped original's.\n")
     commit = None
     for argument in sys.argv[1:]:
         if not argument.endswith(".json"):

@@ -3,7 +3,7 @@
 
     warpalloc shim install SHIM --ptxas "$(python3 -c 'from triton import knobs; print(knobs.nvidia.ptxas.path)')"
     bench/gpu/triton_shim.py --shim SHIM/bin/ptxas --hook --json RESULTS.json     needs PyTorch, Triton and a GPU
-    bench/gpu/triton_shim.py --table RESULTS.json COMMIT > bench/results/triton-shim-h200.md
+    bench/gpu/triton_shim.py --table RESULTS.json COMMIT > bench/results/triton-hook-h200.md
 
 Each kernel of bench/triton_ptx.py that has a launch is compiled and run through Triton's own launcher, at its own cap on
 registers and at those of `--caps`: with Triton's ptxas, with TRITON_PTXAS_PATH set to the shim, and, with `--hook`, after
@@ -14,12 +14,14 @@ process of its own; they take turns `--turns` times, and a time is the least of 
 import argparse
 import hashlib
 import json
+import logging
 import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -73,6 +75,9 @@ def work(args):
     import triton
     if args.way == "hook":
         import warpalloc.triton
+        logger = logging.getLogger("warpalloc.triton")
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(logging.FileHandler(os.environ["WARPALLOC_HOOK_LOG"]))
         warpalloc.triton.install()
     for index, (name, cap) in enumerate((name, cap) for name in names() for cap in args.caps):
         if args.part and index % args.part[1] != args.part[0]:
@@ -99,7 +104,8 @@ def work(args):
 
 def turn(args, way, cache, part=None):
     command = [sys.executable, __file__, "--way", way, "--caps", ",".join(str(cap) for cap in args.caps)]
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache / way), "WARPALLOC_SHIM_LOG": str(cache / f"{way}.log")}
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache / way), "WARPALLOC_SHIM_LOG": str(cache / f"{way}.log"),
+                   "WARPALLOC_HOOK_LOG": str(cache / f"{way}-{part and part[0]}.txt")}
     if way == "shim":
         environment |= {"TRITON_PTXAS_PATH": args.shim, "TRITON_PTXAS_BLACKWELL_PATH": args.shim}
     if part:
@@ -127,13 +133,14 @@ def measure(args):
                     row.setdefault(way, []).append(found)
         log = cache / "shim.log"
         calls = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        hooked = [line for part in cache.glob("hook-[0-9]*.txt") for line in part.read_text().splitlines()]
     setup = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
              "turns": args.turns}
-    reasons = {}
-    for call in calls:
-        told = call["outcome"] + (f": {call['reason']}" if call.get("reason") else "")
-        reasons[told] = reasons.get(told, 0) + 1
-    args.json.write_text(json.dumps({"setup": setup, "rows": rows, "shim": reasons}, indent=1))
+    told = [call["outcome"] + (f": {call['reason']}" if call.get("reason") else "") for call in calls]
+    # The kernel's name is that of the function, which several cases share.
+    hooked = [line.split(": ", 1)[1] for line in hooked if ": " in line]
+    data = {"setup": setup, "rows": rows, "shim": Counter(told), "hook": Counter(hooked)}
+    args.json.write_text(json.dumps(data, indent=1))
 
 
 def time(turns):
@@ -144,7 +151,7 @@ def table(path, commit):
     data = json.loads(Path(path).read_text())
     ways = [way for way in WAYS[1:] if any(way in row for row in data["rows"].values())]
     print("# Triton with the allocator in its pipeline\n")
-    print("```sh\nbench/gpu/triton_shim.py --table RESULTS.json COMMIT > bench/results/triton-shim-h200.md\n```\n")
+    print("```sh\nbench/gpu/triton_shim.py --table RESULTS.json COMMIT > bench/results/triton-hook-h200.md\n```\n")
     hook = " --hook" if "hook" in ways else ""
     print(f"RESULTS.json is what `bench/gpu/triton_shim.py --shim SHIM{hook} --json RESULTS.json` wrote at {commit}.\n")
     print("Setup: " + ", ".join(f"{key} {value}" for key, value in sorted(data["setup"].items())) + ".\n")
@@ -193,10 +200,11 @@ def table(path, commit):
     print("| kernel and cap | registers | spilled words | us | " + " | ".join(ways) + " |")
     print("|---" * (4 + len(ways)) + "|")
     print("\n".join(lines))
-    print("\nWhat the shim logged of its calls:\n")
-    for reason, count in sorted(data["shim"].items(), key=lambda item: -item[1]):
-        # Where files lay says nothing.
-        print(f"- {count} × {re.sub(r'/[^ ]*/', '', reason)}")
+    for way in filter(data.get, ways):
+        print(f"\nWhat the {way} logged:\n")
+        for reason, count in sorted(data[way].items(), key=lambda item: -item[1]):
+            # Where files lay says nothing.
+            print(f"- {count} × {re.sub(r'/[^ ]*/', '', reason)}")
 
 
 def main():

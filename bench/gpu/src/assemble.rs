@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use warpalloc_sass::object::Cubin;
 
 use crate::corpus::{Source, with_cap, with_pragma};
 use crate::resources::{self, Resources};
@@ -187,6 +189,19 @@ pub struct Image {
     /// What ptxas says of the entry, or, of a cubin that was rewritten, what is in it; nothing
     /// where the driver compiles.
     pub resources: Option<Resources>,
+}
+
+impl Image {
+    /// A digest of the machine code of a kernel; none where the driver compiles.
+    pub fn code(&self, kernel: &str) -> Option<u64> {
+        let bytes = std::fs::read(&self.path).ok()?;
+        let cubin = Cubin::read(&bytes).ok()?;
+        let function = cubin.function(kernel)?;
+        let mut digest = DefaultHasher::new();
+        // Registers and shared memory say how many blocks are resident.
+        (function.code, function.registers, function.shared_bytes).hash(&mut digest);
+        Some(digest.finish())
+    }
 }
 
 /// The programs a run uses and where it leaves its files.

@@ -483,8 +483,11 @@ impl Stock<'_> {
     fn measured(&self, build: usize, findings: &Findings) -> Measured {
         let image = self.images[build].as_ref();
         let broken = findings.broken.clone().map(worker::Outcome::Failed);
+        let build_of = &self.builds[build];
+        let kernel = &self.sources[build_of.source].kernels[build_of.kernel].name;
         Measured {
             resources: image.ok().and_then(|image| image.resources),
+            code: image.ok().and_then(|image| image.code(kernel)),
             outcome: findings.outcomes.get(&build).cloned().or(broken),
             time: findings.times.get(&build).copied(),
             refusal: image.err().cloned(),

@@ -36,6 +36,8 @@ pub struct Setup {
 pub struct Measured {
     /// What ptxas says of it.
     pub resources: Option<Resources>,
+    /// A digest of its machine code; none where the driver compiled.
+    pub code: Option<u64>,
     /// How its output compares; none where it was not run.
     pub outcome: Option<Outcome>,
     /// Its median time in microseconds.
@@ -91,6 +93,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Whether our machine code is that of ptxas at the same cap, so that times differ by noise.
+    fn is_unchanged(&self) -> bool {
+        let ours = self.ours.as_ref().and_then(|(_, _, ours)| ours.code);
+        ours.is_some() && ours == self.ptxas.code
+    }
+
     /// Our time over ptxas's: below one is faster.
     pub fn ratio(&self) -> Option<f64> {
         let (_, _, ours) = self.ours.as_ref()?;
@@ -139,6 +147,7 @@ impl Row {
             "ptxas": self.ptxas.as_json(),
             "ours": ours.map(|(_, _, measured)| measured.as_json()),
             "time_ratio": self.ratio(),
+            "unchanged": self.is_unchanged(),
         })
     }
 }
@@ -273,6 +282,7 @@ mod tests {
         };
         Measured {
             resources: Some(resources),
+            code: Some(1),
             outcome: Some(outcome),
             time: Some(time),
             refusal: None,
@@ -381,5 +391,20 @@ mod tests {
         assert_eq!(json["rows"][0]["ours"]["bits_equal"], true);
         assert_eq!(json["rows"][0]["ptxas"]["resources"]["spill_loads"], 12);
         assert_eq!(json["rows"][0]["time_ratio"], 0.5);
+        assert_eq!(json["rows"][0]["unchanged"], true);
+        let changed = Measured {
+            code: Some(2),
+            ..measured(Outcome::Equal, 10.0)
+        };
+        assert_eq!(row(changed).as_json()["unchanged"], false);
+        let compiled_by_the_driver = Row {
+            ptxas: Measured {
+                code: None,
+                ..measured(Outcome::Equal, 20.0)
+            },
+            ours: None,
+            ..row(measured(Outcome::Equal, 10.0))
+        };
+        assert_eq!(compiled_by_the_driver.as_json()["unchanged"], false);
     }
 }

@@ -73,10 +73,10 @@ impl Cache {
         let candidates = Candidate::rows(true);
         part(&format!("{:?} {candidates:?}", Machine::H200));
         part(&format!("{:?} {:?}", request.grid, request.dynamic_shared));
-        part(if request.machine_code {
-            "machine code"
-        } else {
-            ""
+        part(match (request.machine_code, request.uncapped) {
+            (true, true) => "machine code, uncapped",
+            (true, false) => "machine code",
+            (false, _) => "",
         });
         self.folder.join(format!("{:x}.json", hash.finalize()))
     }

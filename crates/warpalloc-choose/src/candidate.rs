@@ -3,12 +3,16 @@
 use std::fmt;
 
 use warpalloc::Strategy;
-use warpalloc_ptx::module::{ModuleOptions, SpillSpace, Treatment};
+use warpalloc_ptx::module::{ModuleOptions, Overflow, SpillSpace, Treatment};
 
 /// Registers above the cap of an allocation that leaves some spills to ptxas.
 const SOME_ROOM: i32 = -16;
-/// Registers above the cap beyond which an allocation says little of what ptxas will do.
-const MOST_ROOM: i32 = -96;
+/// The same where the frame does not fit with fewer. Beyond the last, an allocation says little of
+/// what ptxas will do.
+const ROOMIER: [i32; 3] = [SOME_ROOM, -48, -96];
+/// Bytes per thread by which a frame shrinks with one more register, at most: a word, and another
+/// where a value with it had to be spilled for the sake of a wide one.
+const BYTES_SAVED: u32 = 8;
 
 /// One way to allocate a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,9 @@ pub enum Candidate {
         /// Whether all of them are, also where fewer blocks then fit a multiprocessor.
         all: bool,
     },
+    /// The machine code that ptxas makes without a cap, its schedule kept, with spill code of ours
+    /// for the cap.
+    Spilled,
     /// An allocation of ours that spills to shared memory.
     Allocated {
         /// The allocator.
@@ -51,30 +58,43 @@ impl Candidate {
         ];
         if machine_code {
             rows.extend([false, true].map(|all| vec![Candidate::Moved { all }]));
+            rows.push(vec![Candidate::Spilled]);
         }
         rows
     }
 
-    /// The same with more registers, so that less spills and ptxas spills the rest: for an
-    /// allocation whose frame shared memory does not hold.
-    pub(crate) fn roomier(self) -> Option<Candidate> {
+    /// Whether ptxas made it of the original, and only spilled values lie elsewhere.
+    pub(crate) fn is_ptxas_code(self) -> bool {
+        matches!(self, Candidate::SharedPragma | Candidate::Moved { .. })
+    }
+
+    /// The same with so many more registers that what shared memory lacks for its frame may not
+    /// be spilled; ptxas spills the rest. Budgets between that cannot fit are passed over.
+    pub(crate) fn roomier(self, overflow: Overflow) -> Option<Candidate> {
         let Candidate::Allocated { strategy, margin } = self else {
             return None;
         };
-        let margin = match margin {
-            0 => SOME_ROOM,
-            margin if (MOST_ROOM + 1..0).contains(&margin) => (margin * 3).max(MOST_ROOM),
-            _ => return None,
-        };
+        if margin > 0 {
+            return None;
+        }
+        let lacks = overflow.frame.saturating_sub(overflow.room);
+        let more = lacks.div_ceil(BYTES_SAVED).max(1);
+        let least = margin.saturating_sub_unsigned(more);
+        let mut margins = ROOMIER.into_iter();
+        let margin = margins.find(|&roomier| roomier <= least)?;
         Some(Candidate::Allocated { strategy, margin })
     }
 
     /// The candidate that displays as `name`.
     pub(crate) fn named(name: &str) -> Option<Candidate> {
-        let with_room = |candidate: Candidate| {
-            std::iter::successors(Some(candidate), |candidate| candidate.roomier())
-        };
         let rows = Candidate::rows(true).into_iter().flatten();
+        let with_room = |candidate: Candidate| {
+            let others = ROOMIER.map(|margin| match candidate {
+                Candidate::Allocated { strategy, .. } => Candidate::Allocated { strategy, margin },
+                other => other,
+            });
+            [candidate].into_iter().chain(others)
+        };
         let mut all = [Candidate::Original]
             .into_iter()
             .chain(rows)
@@ -91,11 +111,15 @@ impl Candidate {
         };
         match self {
             Candidate::Original | Candidate::Moved { .. } => options.treatment = Treatment::Leave,
+            Candidate::Spilled => {
+                options.treatment = Treatment::Leave;
+                options.maxnreg = None;
+            }
             Candidate::SharedPragma => options.treatment = Treatment::LeaveWithSharedSpills,
             Candidate::Allocated { strategy, margin } => {
                 options.treatment = Treatment::Allocate;
                 options.options.strategy = strategy;
-                options.spill_space = SpillSpace::Shared;
+                options.spill_space = SpillSpace::SharedOnly;
                 options.margin = margin;
             }
         }
@@ -110,6 +134,7 @@ impl fmt::Display for Candidate {
             Candidate::SharedPragma => f.write_str("ptxas, shared spills"),
             Candidate::Moved { all: false } => f.write_str("ptxas, spills moved"),
             Candidate::Moved { all: true } => f.write_str("ptxas, all spills moved"),
+            Candidate::Spilled => f.write_str("ptxas uncapped, spilled"),
             Candidate::Allocated { strategy, margin } => {
                 write!(f, "{}, shared", strategy.name())?;
                 match margin {
@@ -126,19 +151,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allocation_that_does_not_fit_is_given_more_registers() {
+    fn an_allocation_that_does_not_fit_is_given_the_registers_that_its_frame_lacks() {
         let strategy = Strategy::Briggs;
-        let margins = |margin| -> Vec<i32> {
-            let first = Some(Candidate::Allocated { strategy, margin });
-            let all = std::iter::successors(first, |candidate| candidate.roomier());
-            let margins = all.map(|candidate| match candidate {
-                Candidate::Allocated { margin, .. } => margin,
-                _ => unreachable!("{candidate} is no allocation"),
-            });
-            margins.collect()
+        let roomier = |margin, frame: u32| {
+            let overflow = Overflow { frame, room: 128 };
+            match (Candidate::Allocated { strategy, margin }).roomier(overflow) {
+                Some(Candidate::Allocated { margin, .. }) => Some(margin),
+                _ => None,
+            }
         };
-        assert_eq!(margins(0), [0, -16, -48, -96]);
-        assert_eq!(margins(4), [4]);
-        assert_eq!(Candidate::SharedPragma.roomier(), None);
+        assert_eq!(roomier(0, 132), Some(-16));
+        assert_eq!(roomier(0, 128 + 16 * 8), Some(-16));
+        assert_eq!(roomier(0, 128 + 16 * 8 + 4), Some(-48));
+        assert_eq!(roomier(-16, 132), Some(-48));
+        assert_eq!(roomier(-16, 128 + 33 * 8), Some(-96));
+        assert_eq!(roomier(-48, 128 + 49 * 8), None, "no budget will do");
+        assert_eq!(roomier(-96, 132), None);
+        assert_eq!(roomier(4, 132), None, "that was to leave ptxas registers");
+        let overflow = Overflow {
+            frame: 132,
+            room: 128,
+        };
+        assert_eq!(Candidate::SharedPragma.roomier(overflow), None);
+    }
+
+    #[test]
+    fn every_candidate_is_found_by_its_name() {
+        let strategy = Strategy::Briggs;
+        for margin in [0, 4, -16, -48, -96] {
+            let candidate = Candidate::Allocated { strategy, margin };
+            assert_eq!(Candidate::named(&candidate.to_string()), Some(candidate));
+        }
+        let moved = Candidate::Moved { all: true };
+        assert_eq!(Candidate::named(&moved.to_string()), Some(moved));
+        assert_eq!(Candidate::named("another"), None);
     }
 }

@@ -1,11 +1,14 @@
 //! What is chosen for each kernel of a module, and the module with it.
 
 use rayon::prelude::*;
+use warpalloc::Strategy;
+use warpalloc::allocation::Space;
 use warpalloc_ptx::ast::{Function, Item, Linkage, Module, VarDecl};
 use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError, Treatment,
     allocate_module,
 };
+use warpalloc_sass::allocate::{AllocateError, AllocateOptions, allocate_kernel};
 use warpalloc_sass::spills::{self, spills_to_shared};
 
 use crate::cache::Cache;
@@ -34,6 +37,9 @@ pub struct Request<'a> {
     /// Whether the result is machine code ([`assemble`]), so that what ptxas makes may be
     /// rewritten.
     pub machine_code: bool,
+    /// Whether that may begin with what ptxas makes without the cap: the text of such a choice has
+    /// no cap, and only what [`assemble`] makes of it keeps it.
+    pub uncapped: bool,
     /// Launches to time candidates with, on the GPU of this machine. They say what blocks, grid
     /// and dynamic shared memory are.
     pub measure: Option<&'a Measure>,
@@ -110,6 +116,14 @@ pub enum ChooseError {
         /// Why.
         refusal: spills::Refusal,
     },
+    /// Machine code that could be allocated for a kernel alone cannot in the whole module.
+    #[error("`{kernel}`: {error}")]
+    Spilled {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        error: Box<AllocateError>,
+    },
 }
 
 impl Request<'_> {
@@ -121,6 +135,17 @@ impl Request<'_> {
         options.dynamic_shared = self.dynamic_shared.or(none);
         options.force = all;
         options
+    }
+
+    /// How machine code without a cap is allocated for the cap, where that is a number.
+    pub(crate) fn spill_options(&self, facts: &Facts) -> Option<AllocateOptions> {
+        let cap = self.options.maxnreg;
+        let cap = cap.filter(|_| self.options.occupancy_target.is_none())?;
+        let mut options = AllocateOptions::new(cap);
+        options.strategy = Strategy::Briggs;
+        options.space = Space::Shared;
+        options.launch = self.move_options(facts, true);
+        Some(options)
     }
 }
 
@@ -147,6 +172,21 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
                 })
             })?;
             cubin = moved.bytes;
+        }
+        if kernel.chosen == Candidate::Spilled {
+            let spilled = launched(request, &kernel.name, |request| {
+                let Some(options) = request.spill_options(&facts) else {
+                    return Ok(None);
+                };
+                let spilled = allocate_kernel(&cubin, &kernel.name, &options);
+                spilled
+                    .map(|s| s.bytes)
+                    .map_err(|error| ChooseError::Spilled {
+                        kernel: kernel.name.clone(),
+                        error: Box::new(error),
+                    })
+            })?;
+            cubin = spilled.unwrap_or(cubin);
         }
     }
     Ok(cubin)

@@ -1,30 +1,38 @@
 //! One kernel's candidates: built, judged or timed, and compared.
 
 use rayon::prelude::*;
-use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, allocate_module};
+use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, Overflow, allocate_module};
+use warpalloc_sass::allocate::allocate_kernel;
+use warpalloc_sass::object::Cubin;
 use warpalloc_sass::spills::spills_to_shared;
 
 use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Facts, Judged, KernelChoice, Request};
 use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
-use crate::measure::{Measure, MeasureError};
+use crate::measure::{Measure, MeasureError, WORTH_IT_MEASURED};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
 
 /// The estimate of a candidate over the original's above which the original stays, where the launch
 /// is known: a smaller gain is within the error of the estimate.
 const WORTH_IT: f64 = 0.9;
+/// The same for code that is ptxas's own but for where it spills to: its order is the original's,
+/// and estimates err less.
+const WORTH_IT_OWN: f64 = 0.95;
 /// The same where it is not known.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
-
-/// The time of a candidate over the original's above which the original stays: a smaller gain is
-/// within the error of the clock.
-const WORTH_IT_MEASURED: f64 = 0.98;
+/// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
+/// compared with others: what ptxas makes of the registers it is left is known least.
+const LEFT_REGISTERS: f64 = 1.05;
 
 /// The estimate over the original's above which another budget makes nothing better of it.
 const HOPELESS: f64 = 1.05;
 /// The share of the original's spills that ptxas may add to an allocation for lack of registers
 /// before it is worth giving it some.
 const FEW_SPILLS: f64 = 0.05;
+
+/// The most instructions of machine code that is allocated: up to there that takes about as long as
+/// two runs of ptxas.
+const FEW_INSTRUCTIONS: usize = 2048;
 
 /// Shared memory that every launch gets without asking for more.
 pub(crate) const WITHOUT_OPT_IN: u64 = 48 * 1024;
@@ -85,8 +93,9 @@ impl Contest<'_> {
         };
         let original = match self.build(ptxas, Candidate::Original)? {
             Ok(built) => built,
-            Err(reason) => {
-                let choice = left(format!("left as it is: {reason}"), Vec::new());
+            Err(unbuilt) => {
+                let reason = format!("left as it is: {}", unbuilt.reason);
+                let choice = left(reason, Vec::new());
                 return Ok(Chosen {
                     choice,
                     result: None,
@@ -103,7 +112,10 @@ impl Contest<'_> {
                 result: Some(original.result),
             });
         }
-        let rows = Candidate::rows(self.request.machine_code);
+        let mut rows = Candidate::rows(self.request.machine_code);
+        if !self.request.uncapped {
+            rows.retain(|row| *row != [Candidate::Spilled]);
+        }
         let entrants: Result<Vec<Vec<Entrant>>, ChooseError> = rows
             .par_iter()
             .map(|row| self.row(ptxas, row, &original))
@@ -114,14 +126,20 @@ impl Contest<'_> {
         }
         candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
         let is_measured = self.request.measure.is_some();
-        let worth_it = match self.request.grid {
+        let worth_it = |candidate: Candidate| match self.request.grid {
             _ if is_measured => WORTH_IT_MEASURED,
+            Some(_) if candidate.is_ptxas_code() => WORTH_IT_OWN,
             Some(_) => WORTH_IT,
             None => WORTH_IT_ANYWHERE,
         };
-        let better = |entrant: &Entrant| entrant.judged.is_better(worth_it);
+        let better =
+            |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant.judged.candidate));
+        let rank = |entrant: &Entrant| match is_measured {
+            true => score(&entrant.judged),
+            false => expected_rank(&entrant.judged),
+        };
         let best = entrants.into_iter().filter(better);
-        let best = best.min_by(|a, b| f64::total_cmp(&score(&a.judged), &score(&b.judged)));
+        let best = best.min_by(|a, b| f64::total_cmp(&rank(a), &rank(b)));
         let Some(best) = best else {
             let reason = match is_measured {
                 true => "left as it is: no candidate is faster",
@@ -157,7 +175,7 @@ impl Contest<'_> {
             )
         } else if self.request.options.block.is_none() && !self.facts.bounded(self.kernel) {
             Some(
-                "nobody says how many threads its blocks have, which spills to shared memory need; --block does",
+                "nobody says how many threads its blocks have, which spills to shared memory need; `__launch_bounds__` or --block does",
             )
         } else {
             None
@@ -197,14 +215,19 @@ impl Contest<'_> {
         if let Candidate::Moved { all } = candidate {
             return Ok(self.moved(all, original));
         }
+        if candidate == Candidate::Spilled {
+            return self.spilled(ptxas, original);
+        }
         let mut built = self.build(ptxas, candidate)?;
-        while let (Err(_), Some(roomier)) = (&built, candidate.roomier()) {
+        while let Some(overflow) = built.as_ref().err().and_then(|unbuilt| unbuilt.overflow)
+            && let Some(roomier) = candidate.roomier(overflow)
+        {
             candidate = roomier;
             built = self.build(ptxas, candidate)?;
         }
         let ratios = match &built {
             Ok(built) => Ok(built.estimate.over(&original.estimate)),
-            Err(reason) => Err(reason.clone()),
+            Err(unbuilt) => Err(unbuilt.reason.clone()),
         };
         let local_stores = built.as_ref().map_or(0, |b| b.estimate.local_stores);
         let (cubin, result) = built.ok().map(|b| (b.cubin, b.result)).unzip();
@@ -239,6 +262,55 @@ impl Contest<'_> {
             cubin,
             result: None,
         }
+    }
+
+    /// The machine code without a cap, with spill code for the cap.
+    fn spilled(&self, ptxas: &Ptxas, original: &Built) -> Result<Entrant, ChooseError> {
+        let candidate = Candidate::Spilled;
+        let spilled = self.spilled_code(ptxas)?;
+        let judged = spilled.and_then(|(cubin, result)| {
+            let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
+            let estimate = estimate.map_err(|error| unjudged(&error))?;
+            match self.beyond_the_launch(candidate, &estimate) {
+                Some((reason, _)) => Err(reason),
+                None => Ok((estimate.over(&original.estimate), cubin, result)),
+            }
+        });
+        let (ratios, cubin, result) = match judged {
+            Ok((ratios, cubin, result)) => (Ok(ratios), Some(cubin), Some(result)),
+            Err(reason) => (Err(reason), None, None),
+        };
+        Ok(Entrant {
+            judged: Judged { candidate, ratios },
+            local_stores: 0,
+            cubin,
+            result,
+        })
+    }
+
+    /// That code, and the module that ptxas makes it of.
+    fn spilled_code(
+        &self,
+        ptxas: &Ptxas,
+    ) -> Result<Result<(Vec<u8>, ModuleResult), String>, ChooseError> {
+        let Some(options) = self.request.spill_options(self.facts) else {
+            return Ok(Err("there is no cap to allocate for".to_owned()));
+        };
+        let (uncapped, result) = match self.assembled(ptxas, Candidate::Spilled)? {
+            Ok(made) => made,
+            Err(unbuilt) => return Ok(Err(unbuilt.reason)),
+        };
+        if instructions(&uncapped, self.kernel) > FEW_INSTRUCTIONS {
+            return Ok(Err(format!(
+                "it has more than {FEW_INSTRUCTIONS} instructions without a cap"
+            )));
+        }
+        let spilled = allocate_kernel(&uncapped, self.kernel, &options);
+        Ok(match spilled.map(|spilled| spilled.bytes) {
+            Ok(Some(bytes)) => Ok((bytes, result)),
+            Ok(None) => Err("it takes no more registers than it may".to_owned()),
+            Err(error) => Err(error.to_string()),
+        })
     }
 
     /// The same entrants with times in the place of estimates.
@@ -283,16 +355,18 @@ impl Contest<'_> {
         }
     }
 
-    /// What ptxas makes of a candidate, or why there is none.
-    fn build(
+    /// What ptxas makes of a candidate, and of which module, or why there is none.
+    fn assembled(
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
-    ) -> Result<Result<Built, String>, ChooseError> {
+    ) -> Result<Result<(Vec<u8>, ModuleResult), Unbuilt>, ChooseError> {
         let options = candidate.options(self.request.options, self.kernel);
         let result = allocate_module(self.request.source, &options, None)?;
+        let unbuilt = |reason: String, overflow| Ok(Err(Unbuilt { reason, overflow }));
         if let Some(reason) = obstacle(candidate, &result, self.kernel) {
-            return Ok(Err(reason));
+            let own = self.report(&result);
+            return unbuilt(reason, own.and_then(|own| own.overflow));
         }
         let assembly = Assembly {
             text: &result.text,
@@ -300,26 +374,42 @@ impl Contest<'_> {
             entry: Some(self.kernel),
             contraction: options.contraction,
         };
-        let cubin = match ptxas.assemble(assembly) {
-            Ok(cubin) => cubin,
-            Err(error @ PtxasError::Refused(_)) => return Ok(Err(error.to_string())),
-            Err(error) => return Err(error.into()),
-        };
-        let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-        let estimate = estimate.map_err(|error| unjudged(&error));
-        let estimate = estimate.and_then(|estimate| match self.overflow(candidate, &estimate) {
-            Some(reason) => Err(reason),
-            None => Ok(estimate),
-        });
-        Ok(estimate.map(|estimate| Built {
-            cubin,
-            estimate,
-            result,
+        match ptxas.assemble(assembly) {
+            Ok(cubin) => Ok(Ok((cubin, result))),
+            Err(error @ PtxasError::Refused(_)) => unbuilt(error.to_string(), None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same, judged.
+    fn build(
+        &self,
+        ptxas: &Ptxas,
+        candidate: Candidate,
+    ) -> Result<Result<Built, Unbuilt>, ChooseError> {
+        let made = self.assembled(ptxas, candidate)?;
+        Ok(made.and_then(|(cubin, result)| {
+            let unbuilt = |reason, overflow| Unbuilt { reason, overflow };
+            let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
+            let estimate = estimate.map_err(|error| unbuilt(unjudged(&error), None))?;
+            if let Some((reason, excess)) = self.beyond_the_launch(candidate, &estimate) {
+                return Err(unbuilt(reason, self.overflow_of(&result, excess)));
+            }
+            Ok(Built {
+                cubin,
+                estimate,
+                result,
+            })
         }))
     }
 
-    /// Why a launch that gives the kernel dynamic shared memory might fail.
-    fn overflow(&self, candidate: Candidate, estimate: &Estimate) -> Option<String> {
+    /// Why a launch that gives the kernel dynamic shared memory might fail, and for how many
+    /// bytes per block.
+    fn beyond_the_launch(
+        &self,
+        candidate: Candidate,
+        estimate: &Estimate,
+    ) -> Option<(String, u64)> {
         let dynamic = self
             .request
             .dynamic_shared
@@ -327,8 +417,28 @@ impl Contest<'_> {
         let bytes = estimate.shared_bytes + u64::from(dynamic);
         let is_ours = candidate != Candidate::Original;
         (is_ours && bytes > WITHOUT_OPT_IN).then(|| {
-            format!("{bytes} bytes of shared memory with the dynamic share, {WITHOUT_OPT_IN} launch for sure")
+            let reason = format!(
+                "{bytes} bytes of shared memory with the dynamic share, {WITHOUT_OPT_IN} launch for sure"
+            );
+            (reason, bytes - WITHOUT_OPT_IN)
         })
+    }
+
+    /// What shared memory lacks for the frame of an allocation that takes too many bytes per block.
+    fn overflow_of(&self, result: &ModuleResult, excess: u64) -> Option<Overflow> {
+        let Outcome::Allocated(allocated) = &self.report(result)?.outcome else {
+            return None;
+        };
+        let frame = allocated.frame.shared;
+        // The largest block, so that no budget is passed over that might do.
+        let threads = self.request.options.block.unwrap_or(1024).max(1);
+        let lacks = u32::try_from(excess.div_ceil(u64::from(threads))).ok()?;
+        let room = frame.saturating_sub(lacks);
+        Some(Overflow { frame, room })
+    }
+
+    fn report<'r>(&self, result: &'r ModuleResult) -> Option<&'r FunctionReport> {
+        result.functions.iter().find(|f| f.name == self.kernel)
     }
 }
 
@@ -340,8 +450,30 @@ struct Built {
     result: ModuleResult,
 }
 
+/// Why a candidate was not.
+struct Unbuilt {
+    reason: String,
+    /// What shared memory lacks, if that is why.
+    overflow: Option<Overflow>,
+}
+
 pub(crate) fn score(judged: &Judged) -> f64 {
     judged.score().unwrap_or(f64::INFINITY)
+}
+
+/// The instructions of a kernel of a cubin.
+fn instructions(cubin: &[u8], kernel: &str) -> usize {
+    let cubin = Cubin::read(cubin).ok();
+    let function = cubin.as_ref().and_then(|cubin| cubin.function(kernel));
+    function.map_or(0, |function| function.code.len() / 16)
+}
+
+/// What estimates are ordered by.
+fn expected_rank(judged: &Judged) -> f64 {
+    match judged.candidate {
+        Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
+        _ => score(judged),
+    }
 }
 
 fn unjudged(error: &JudgeError) -> String {
@@ -400,6 +532,34 @@ mod tests {
         assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
         assert!(judged(0.85, 0.85).is_better(WORTH_IT));
         assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
+    }
+
+    #[test]
+    fn registers_left_to_ptxas_must_be_worth_them() {
+        let strategy = Strategy::Briggs;
+        let rank = |margin, ratio: f64| {
+            expected_rank(&Judged {
+                candidate: Candidate::Allocated { strategy, margin },
+                ratios: Ok([ratio; 2]),
+            })
+        };
+        assert!(rank(4, 0.68) > rank(0, 0.70));
+        assert!(rank(4, 0.66) < rank(0, 0.70));
+        assert!(rank(-16, 0.68) < rank(0, 0.70));
+    }
+
+    #[test]
+    fn code_of_ptxas_may_be_worth_less() {
+        assert!(Candidate::SharedPragma.is_ptxas_code());
+        assert!(Candidate::Moved { all: false }.is_ptxas_code());
+        let strategy = Strategy::Briggs;
+        assert!(
+            !Candidate::Allocated {
+                strategy,
+                margin: 0
+            }
+            .is_ptxas_code()
+        );
     }
 
     #[test]

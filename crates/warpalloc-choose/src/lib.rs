@@ -18,5 +18,5 @@ mod without_ptxas;
 pub use cache::Cache;
 pub use candidate::Candidate;
 pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, assemble, choose};
-pub use measure::{Measure, MeasureError, Shape};
+pub use measure::{Measure, MeasureError, Shape, WORTH_IT_MEASURED};
 pub use ptxas::{Assembled, Assembly, Ptxas, PtxasError};

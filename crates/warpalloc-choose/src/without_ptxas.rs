@@ -29,13 +29,19 @@ const LEAST_WARPS: u32 = 6;
 /// Registers above the cap with which ptxas is no better than an allocation of ours.
 const PTXAS_SAVES: i32 = 8;
 
-/// Bytes of a frame, twice of what ptxas spills to shared memory by itself: the rest of a larger one
-/// stays in local memory, and has less of the cache.
-const PRAGMA_HOLDS: u32 = 128;
+/// Words of the stand-in's frame over the cap below which little has to be spilled: ptxas, which
+/// orders instructions anew, then does without most of it.
+const MUCH_TO_SPILL: f64 = 0.5;
+/// The frame of ptxas over that of the stand-in, where it is the larger one.
+const LARGER_FRAME: u32 = 2;
+/// Shared memory of a multiprocessor that ptxas takes for spills, those blocks included that the
+/// launch may not have: 160 KB less what the system takes of each.
+const PRAGMA_TAKES: u32 = 160 * 1024;
 
 /// An allocation and its estimate.
 struct Text {
     allocated: Box<Allocated>,
+    resources: Resources,
     estimate: Estimate,
 }
 
@@ -66,7 +72,9 @@ impl Contest<'_> {
             return left("it is no entry");
         };
         if entry.block_threads.or(self.request.options.block).is_none() {
-            return left("nobody says how many threads its blocks have; --block does");
+            return left(
+                "nobody says how many threads its blocks have; `__launch_bounds__` or --block does",
+            );
         }
         let stand_in = match self.stand_in(entry, 0)? {
             Ok(stand_in) => stand_in,
@@ -83,6 +91,9 @@ impl Contest<'_> {
             candidate: Candidate::Original,
             ratios: Ok([1.0, 1.0]),
         }];
+        let cap = stand_in.resources.registers;
+        let words = f64::from(stand_in.allocated.frame.local) / 4.0;
+        let much = words >= MUCH_TO_SPILL * f64::from(cap);
         let mut best: Option<Judged> = None;
         for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
             let margin = 0;
@@ -99,6 +110,7 @@ impl Contest<'_> {
             let judged = over(&stand_in.estimate);
             let is_better = judged.is_better(WORTH_IT_UNSEEN) && over(&roomier).is_better(1.0);
             if is_better
+                && much
                 && best
                     .as_ref()
                     .is_none_or(|best| score(&judged) < ANOTHER * score(best))
@@ -114,15 +126,37 @@ impl Contest<'_> {
             );
             return Ok(chosen(best.candidate, reason, candidates));
         }
-        // What ptxas spills to shared memory may cost a kernel with some of its own a block.
-        let is_small = stand_in.allocated.frame.local <= PRAGMA_HOLDS;
-        if is_small && entry.shared_bytes == 0 && !self.facts.sized_at_launch {
+        if self.pragma_is_safe(entry, stand_in.resources) {
             let reason = "expected to spill; there is no ptxas to compare with".to_owned();
             return Ok(chosen(Candidate::SharedPragma, reason, candidates));
         }
         let reason = "left as it is, for there is no ptxas to compare with: no candidate is expected \
                       to be faster in every launch";
         Ok(chosen(Candidate::Original, reason.to_owned(), candidates))
+    }
+
+    /// Whether nothing is lost where ptxas spills to shared memory by itself: what it takes may cost
+    /// a kernel with shared memory of its own a block, and frames that the first-level cache holds
+    /// must still fit beside what is set aside for it.
+    fn pragma_is_safe(&self, entry: &EntryFacts, stand_in: Resources) -> bool {
+        if entry.shared_bytes > 0 || self.facts.sized_at_launch {
+            return false;
+        }
+        let machine = Machine::H200;
+        let threads = stand_in.block_threads.max(1);
+        let limits = stand_in.sm.limits();
+        let blocks = (limits.threads_per_sm() / threads).clamp(1, limits.blocks_per_sm);
+        let per_block = (PRAGMA_TAKES / blocks).saturating_sub(limits.reserved_shared_per_block);
+        let frame = LARGER_FRAME.saturating_mul(stand_in.frame);
+        let moved = frame.min(per_block / threads);
+        let before = Resources { frame, ..stand_in };
+        let after = Resources {
+            shared: u64::from(moved) * u64::from(threads),
+            frame: frame - moved,
+            ..stand_in
+        };
+        let fit = |resources: Resources| resources.frames_fit(&machine, self.request.grid);
+        !fit(before) || fit(after)
     }
 
     /// What stands for that which ptxas makes of the original.
@@ -199,6 +233,7 @@ impl Contest<'_> {
         Ok(match estimate {
             Ok(estimate) => Ok(Text {
                 allocated,
+                resources,
                 estimate,
             }),
             Err(error) => Err(format!("it cannot be judged: {error}")),

@@ -44,6 +44,7 @@ fn request<'a>(
         grid: Some(256),
         dynamic_shared: None,
         machine_code: false,
+        uncapped: false,
         measure: None,
         cache: None,
     }
@@ -157,7 +158,13 @@ fn without_a_block_nothing_goes_to_shared_memory() {
     for choice in choices {
         let kernel = &choice.kernels[0];
         assert_eq!(kernel.chosen, Candidate::Original);
-        assert!(kernel.reason.ends_with("--block does"), "{}", kernel.reason);
+        assert!(
+            kernel
+                .reason
+                .ends_with("`__launch_bounds__` or --block does"),
+            "{}",
+            kernel.reason
+        );
         assert!(kernel.candidates.len() <= 1);
     }
 }
@@ -352,6 +359,44 @@ fn machine_code_is_chosen_and_assembled() {
         .find(|c| c.candidate == kernel.chosen);
     let expected = taken.unwrap().score().unwrap();
     assert!((ratio - expected).abs() < 1e-9, "{ratio}, {expected}");
+}
+
+/// What ptxas makes without a cap is spilled for the cap, unless the text has to keep the cap.
+#[test]
+fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("sgemm_rb.sm_90.ptx");
+    let mut options = options("sgemm_rb8", 48);
+    options.block = Some(256);
+    let made = |uncapped| {
+        let request = Request {
+            machine_code: true,
+            uncapped,
+            ..request(&source, &options, Some(&ptxas))
+        };
+        let mut choice = choose(request, None).unwrap();
+        let candidates = choice.kernels[0].candidates.iter();
+        let spilled = candidates
+            .filter(|c| c.candidate == Candidate::Spilled)
+            .map(|c| c.score())
+            .next();
+        // Whatever was chosen: the code of this candidate is what its cap says.
+        let cubin = spilled.map(|_| {
+            choice.kernels[0].chosen = Candidate::Spilled;
+            choice.result.text.clone_from(&source);
+            warpalloc_choose::assemble(request, &choice).unwrap()
+        });
+        (spilled, cubin)
+    };
+    assert_eq!(made(false), (None, None));
+    let (score, cubin) = made(true);
+    assert!(score.flatten().unwrap() < 1.0, "{score:?}");
+    let cubin = cubin.unwrap();
+    let cubin = warpalloc_sass::object::Cubin::read(&cubin).unwrap();
+    let kernel = cubin.function("sgemm_rb8").unwrap();
+    assert!(kernel.registers.unwrap() <= 48);
+    assert_eq!(kernel.stack_bytes, Some(0));
 }
 
 /// What a launch adds to shared memory is not in the text, and more of it may not launch.

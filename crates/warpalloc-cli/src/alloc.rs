@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
 use warpalloc::{Options, Strategy};
 use warpalloc_ptx::LEAST_CAP;
 use warpalloc_ptx::contract::Contraction;
@@ -26,6 +28,9 @@ use crate::kernels::ptx_files;
 use crate::output::{self, Message};
 use crate::report::{self, Format};
 use crate::{Silent, UsageError, knobs};
+
+/// The most threads that `--jobs` gets.
+const MOST_THREADS: usize = 256;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -213,6 +218,8 @@ fn preset(name: &str) -> Result<String, String> {
 /// Allocates the registers of PTX files.
 pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
     args.input = ptx_files(&args.input)?;
+    // Files and their functions share these threads.
+    let jobs = args.jobs.take();
     if args.maxnreg.is_some() && alloc_cubin::are_cubins(&args.input)? {
         return alloc_capped::run(&args, &outputs(&args)?);
     }
@@ -228,13 +235,24 @@ pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
         message.say();
     }
     let outputs = outputs(&args)?;
-    let mut results = Vec::with_capacity(args.input.len());
-    for (path, output) in args.input.iter().zip(outputs) {
+    let one = |(path, output): (&PathBuf, PathBuf)| {
         let input = Input::read(path)?;
         let machine_code = output.extension().is_some_and(|e| e == "cubin");
         let chosen = allocator.allocate(&input, machine_code)?;
-        results.push((input, output, chosen));
-    }
+        Ok((input, output, chosen))
+    };
+    // Kernels that are timed at once would slow each other down.
+    let in_a_row = args.measure.as_ref().map_or(1, |_| args.input.len());
+    let each = || -> Vec<anyhow::Result<_>> {
+        let files = args.input.par_iter().zip(outputs).with_min_len(in_a_row);
+        files.map(one).collect()
+    };
+    let results = match jobs {
+        Some(jobs) => with_threads(jobs, each)?,
+        None => each(),
+    };
+    // Of several errors the one of the first file is told.
+    let results: Vec<_> = results.into_iter().collect::<anyhow::Result<_>>()?;
     let files: Vec<report::File> = results
         .iter()
         .map(|(input, _, chosen)| report::File {
@@ -271,6 +289,14 @@ pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
             bail!("{last}")
         }
     }
+}
+
+/// Does `work` on as many threads of its own.
+fn with_threads<T: Send>(jobs: u16, work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+    let threads = usize::from(jobs).min(MOST_THREADS);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.with_context(|| format!("cannot start {threads} threads"))?;
+    Ok(pool.install(work))
 }
 
 /// Flags turned into what allocates.
@@ -460,7 +486,10 @@ pub fn progress_bar() -> ProgressBar {
     if !output::is_watched() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    // Files are allocated side by side, and each has a line of its own.
+    static BARS: LazyLock<MultiProgress> =
+        LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(5)));
+    let bar = BARS.add(ProgressBar::no_length());
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} functions, {elapsed}") {
         bar.set_style(style);
     }

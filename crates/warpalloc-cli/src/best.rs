@@ -134,6 +134,7 @@ impl Chooser {
             grid: self.launch.grid,
             dynamic_shared: self.launch.dynamic_shared,
             machine_code,
+            uncapped: machine_code,
             measure: self.measure.as_ref(),
             cache: self.cache.as_ref(),
         };

@@ -16,7 +16,9 @@ use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_choose::judge::{Estimate, Setting};
-use warpalloc_choose::{Assembly, Cache, Candidate, Measure, Ptxas, Request, choose};
+use warpalloc_choose::{
+    Assembly, Cache, Candidate, Measure, Ptxas, Request, WORTH_IT_MEASURED, choose,
+};
 use warpalloc_ptx::module::{ModuleOptions, Outcome, Treatment, allocate_module};
 use warpalloc_ptx::{EntryFacts, ModuleFacts};
 
@@ -254,15 +256,18 @@ impl<'t> Tuner<'t> {
         let (first, base) = self.original()?;
         let steps = cliffs(self.sm, self.block, self.shared_bytes())?;
         let caps = caps_below(&steps, first.registers);
-        let within: Vec<Option<Row>> = match self.ptxas {
+        let within: Vec<Row> = match self.ptxas {
             Some(ptxas) => {
                 let rows = caps.par_iter();
                 let rows = rows.map(|&cap| self.within(ptxas, cap, base.as_ref()));
-                rows.collect::<anyhow::Result<_>>()?
+                let rows: anyhow::Result<Vec<Vec<Row>>> = rows.collect();
+                rows?.into_iter().flatten().collect()
             }
-            None => self.allocated_within(&caps, &first)?,
+            None => {
+                let rows = self.allocated_within(&caps, &first)?;
+                rows.into_iter().flatten().collect()
+            }
         };
-        let within = within.into_iter().flatten();
         let rows = [first].into_iter().chain(within).collect();
         match self.measure {
             Some(measure) => self.timed(&locked(measure), rows),
@@ -290,10 +295,11 @@ impl<'t> Tuner<'t> {
                     ));
                 }
                 Err(reason) => output::warning(&format!(
-                    "{}: `{}` within a cap of {}: {reason}",
+                    "{}: `{}` within a cap of {} by {}: {reason}",
                     self.input.name,
                     self.entry.name,
-                    told(&row)
+                    told(&row),
+                    row.by
                 )),
             }
         }
@@ -387,13 +393,9 @@ impl<'t> Tuner<'t> {
         }
     }
 
-    /// The kernel within a cap, as it is or as the chooser has it, whichever is better.
-    fn within(
-        &self,
-        ptxas: &Ptxas,
-        cap: u32,
-        base: Option<&Estimate>,
-    ) -> anyhow::Result<Option<Row>> {
+    /// The kernel within a cap, as it is or as the chooser has it, whichever is expected to be better; where
+    /// they are timed, both. None where ptxas refuses the cap, as an instruction does not fit into it.
+    fn within(&self, ptxas: &Ptxas, cap: u32, base: Option<&Estimate>) -> anyhow::Result<Vec<Row>> {
         let options = ModuleOptions {
             maxnreg: Some(cap),
             ..self.options.clone()
@@ -406,6 +408,7 @@ impl<'t> Tuner<'t> {
             grid: self.grid,
             dynamic_shared: self.measure.map(|_| self.dynamic),
             machine_code: false,
+            uncapped: false,
             measure: None,
             cache: cache.as_ref(),
         };
@@ -418,22 +421,21 @@ impl<'t> Tuner<'t> {
             .iter()
             .find(|own| own.name == self.entry.name);
         let chosen = own.map_or(Candidate::Original, |own| own.chosen);
-        let text = match chosen {
-            Candidate::Original => self.left(&options)?,
-            _ => choice.result.text,
-        };
-        let Ok(judged) = self.judged(ptxas, &text) else {
-            // ptxas refuses caps that an instruction does not fit into.
-            return Ok(None);
-        };
-        let by = match chosen {
-            Candidate::Original => "ptxas".to_owned(),
-            other => other.to_string(),
-        };
-        let cycles = base
-            .zip(judged.estimate.as_ref())
-            .map(|(base, own)| own.over(base));
-        Ok(Some(self.row(Some(cap), &judged, by, cycles, &text)))
+        let mut texts = Vec::new();
+        if chosen == Candidate::Original || self.measure.is_some() {
+            texts.push(("ptxas".to_owned(), self.left(&options)?));
+        }
+        if chosen != Candidate::Original {
+            texts.push((chosen.to_string(), choice.result.text));
+        }
+        let rows = texts.into_iter().filter_map(|(by, text)| {
+            let judged = self.judged(ptxas, &text).ok()?;
+            let cycles = base
+                .zip(judged.estimate.as_ref())
+                .map(|(base, own)| own.over(base));
+            Some(self.row(Some(cap), &judged, by, cycles, &text))
+        });
+        Ok(rows.collect())
     }
 
     /// The module with nothing but the cap.
@@ -526,8 +528,9 @@ fn recommended(rows: &[Row]) -> usize {
             .enumerate()
             .filter_map(|(at, row)| Some((at, row.score(first)?)));
         let best = scores.min_by(|a, b| a.1.total_cmp(&b.1));
+        let worth_it = first.time.map_or(WORTH_IT, |_| WORTH_IT_MEASURED);
         return best
-            .filter(|(_, score)| *score < WORTH_IT)
+            .filter(|(_, score)| *score < worth_it)
             .map_or(0, |(at, _)| at);
     }
     let free = rows.iter().filter(|row| row.is_free(first));
@@ -542,7 +545,10 @@ fn reason(rows: &[Row], best: usize) -> String {
     let warps = format!("{} warps instead of {}", row.warps, first.warps);
     if let (Some(time), Some(of)) = (row.time, first.time) {
         return match best {
-            0 => "no cap is faster".to_owned(),
+            0 => format!(
+                "no cap is faster by more than {:.0} %",
+                100.0 * (1.0 - WORTH_IT_MEASURED)
+            ),
             _ => format!("{warps}; {:.2} of the time, measured", time / of),
         };
     }
@@ -639,6 +645,6 @@ fn as_json(tuner: &Tuner, rows: &[Row]) -> Value {
         "block": tuner.block,
         "shared_bytes": tuner.shared_bytes(),
         "caps": values.collect::<Value>(),
-        "recommended": { "cap": rows[best].cap, "reason": reason(rows, best) },
+        "recommended": { "cap": rows[best].cap, "by": rows[best].by, "reason": reason(rows, best) },
     })
 }

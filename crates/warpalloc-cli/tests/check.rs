@@ -314,8 +314,21 @@ fn github_gets_annotations_and_a_summary() {
     assert_eq!(
         project.read("summary.md"),
         "### ❌ warpalloc check: 1 kernel: 1 regression\n\n\
+         Where this is meant, `warpalloc check` with `--update` writes `` warpalloc.toml `` anew.\n\n\
          | kernel | figure | was | is | change | |\n|---|---|---:|---:|---:|---|\n\
          | `` sum(unsigned int*) (sm_90) `` | registers | 22 | 26 | +4 | regression |\n\n"
+    );
+    // A new kernel is no failure.
+    fs::remove_file(project.path("summary.md")).unwrap();
+    project.write(
+        "sum.ptx",
+        &kernel(20, ".maxntid 256").replace("sumPj", "newPj"),
+    );
+    project.check(&["sum.ptx", "--github"]);
+    assert_eq!(
+        project.read("summary.md"),
+        "### ✅ warpalloc check: 1 kernel: 1 new, 1 gone; --update writes it down\n\n\
+         - `` new(unsigned int*) (sm_90) `` is not in the baseline\n- `` sum(unsigned int*) `` is gone\n"
     );
 }
 

@@ -56,7 +56,7 @@ fn programs(folder: &Path, ptxas: &Path) -> PathBuf {
     let cargo = "#!/usr/bin/env bash\n\
         case \"$*\" in\n\
         'run --release -- '*) shift 3; exec warpalloc \"$@\" ;;\n\
-        'install --path '*) test -f \"$3/Cargo.toml\" ;;\n\
+        'install --locked --path '*) test -f \"$4/Cargo.toml\" ;;\n\
         'test --workspace') ;;\n\
         *) echo \"cargo $* is not foreseen\" >&2; exit 1 ;;\n\
         esac\n";

@@ -134,6 +134,29 @@ fn several_inputs_go_to_a_folder() {
     assert_eq!(with_input(&twice, b"").status.code(), Some(2));
 }
 
+/// Files are allocated side by side; who is ready first must not show.
+#[test]
+fn of_several_faulty_inputs_the_first_is_told_whatever_the_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("out")).unwrap();
+    // The first is the longest, so that its fault is found last.
+    let long = "// a comment\n".repeat(100_000);
+    let names = ["a.ptx", "b.ptx", "c.ptx", "d.ptx"].map(path);
+    for (name, before) in names.iter().zip([long.as_str(), "", "", ""]) {
+        fs::write(name, format!("{before}.version nine\n")).unwrap();
+    }
+    let out = path("out");
+    for jobs in ["1", "2", "8"] {
+        let mut args = vec!["alloc", "--regalloc=briggs", "--jobs", jobs, "-o", &out];
+        args.extend(names.iter().map(String::as_str));
+        let run = with_input(&args, b"");
+        assert_eq!(run.status.code(), Some(1));
+        let said = text(&run.stderr);
+        assert!(said.contains("a.ptx") && !said.contains("b.ptx"), "{said}");
+    }
+}
+
 fn to_full(args: &[&str], errors_too: bool) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.ptx");

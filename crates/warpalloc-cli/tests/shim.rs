@@ -239,7 +239,7 @@ fn install_lays_out_a_toolkit_of_links() {
         format!("export TRITON_PTXAS_PATH={shadow}/bin/ptxas"),
         format!("export TRITON_PTXAS_BLACKWELL_PATH={shadow}/bin/ptxas"),
         format!("clang++ --ptxas-path={shadow}/bin/ptxas"),
-        format!("export CUTE_DSL_PTXAS_PATH={shadow}/bin/ptxas"),
+        format!("export CUTE_DSL_PTXAS_PATH={shadow}/bin/ptxas  # untried"),
         format!("export MODULAR_NVPTX_COMPILER_PATH={shadow}/bin/ptxas"),
         format!("export CUDA_ROOT={shadow} XLA_FLAGS=--xla_gpu_cuda_data_dir={shadow}"),
         format!("{shadow}/bin/nvcc in place of nvcc"),

@@ -16,7 +16,7 @@ use crate::flight_names;
 use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
-    Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError,
+    Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, Overflow, Progress, PtxError,
     SpillSpace, Treatment, functions_with_bodies,
 };
 use crate::printer::Edits;
@@ -148,6 +148,7 @@ impl<'m, 'a> Job<'m, 'a> {
             vregs: 0,
             warnings: Vec::new(),
             contraction: None,
+            overflow: None,
             outcome: Outcome::Skipped,
         };
         if !self.is_wanted(function) {
@@ -176,7 +177,7 @@ impl<'m, 'a> Job<'m, 'a> {
                 report.instructions = lowered.function.inst_count();
                 report.vregs = lowered.function.vreg_count();
                 report.outcome =
-                    self.allocated(&lowered, &target, &budget, &mut report.warnings, &mut edits)?;
+                    self.allocated(&lowered, &target, &budget, &mut report, &mut edits)?;
             }
         }
         if let Some(refusal) = self.too_low_a_cap(body, &budget) {
@@ -284,15 +285,15 @@ impl<'m, 'a> Job<'m, 'a> {
         lowered: &Lowered,
         target: &Target,
         budget: &Budget,
-        warnings: &mut Vec<String>,
+        report: &mut FunctionReport,
         edits: &mut Edits,
     ) -> Result<Outcome, PtxError> {
         let surroundings = self.surroundings(lowered.ast);
         let (options, warning) = bounded(&lowered.function, target, &self.options.options);
-        warnings.extend(warning);
+        report.warnings.extend(warning);
         let (spaces, obstacle) = self.spaces(lowered, &surroundings);
         let mut obstacle = obstacle.map(str::to_owned);
-        let mut refusal = String::new();
+        let mut refusal = obstacle.clone().unwrap_or_default();
         for &space in spaces {
             match self.attempt(lowered, target, budget, &options, space, surroundings) {
                 Ok((allocated, own)) => {
@@ -301,7 +302,8 @@ impl<'m, 'a> Job<'m, 'a> {
                     }
                     *edits = own;
                     if let Some(why) = obstacle.filter(|_| allocated.frame.local > 0) {
-                        warnings.push(format!("spills go to local memory: {why}"));
+                        let warning = format!("spills go to local memory: {why}");
+                        report.warnings.push(warning);
                     }
                     if allocated.frame.shared > 0 && declared_threads(lowered.ast).is_none() {
                         let threads = surroundings.threads.map_or(0, |threads| threads.count);
@@ -310,7 +312,8 @@ impl<'m, 'a> Job<'m, 'a> {
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
                 Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
-                Err(Failure::Refused(reason)) => {
+                Err(Failure::Refused(reason, overflow)) => {
+                    report.overflow = report.overflow.or(overflow);
                     if space == Space::Shared && self.wants_shared() {
                         obstacle = Some(reason.clone());
                     }
@@ -326,7 +329,8 @@ impl<'m, 'a> Job<'m, 'a> {
     fn wants_shared(&self) -> bool {
         let options = &self.options.options;
         let by_knob = options.strategy == Strategy::Fatpoint && options.knobs.smem_spill;
-        self.options.spill_space == SpillSpace::Shared || by_knob
+        let spaces = [SpillSpace::Shared, SpillSpace::SharedOnly];
+        spaces.contains(&self.options.spill_space) || by_knob
     }
 
     /// The memories to try, in order, and what keeps the one that is wanted from being among
@@ -347,7 +351,10 @@ impl<'m, 'a> Job<'m, 'a> {
         };
         let wants_shared = self.wants_shared();
         let is_wanted = wants_shared || self.options.spill_space == SpillSpace::Auto;
+        let is_only = self.options.spill_space == SpillSpace::SharedOnly;
         match obstacle {
+            None if is_only => (&[Space::Shared], None),
+            Some(_) if is_only => (&[], obstacle),
             None if is_wanted => (&[Space::Shared, Space::Local], None),
             _ => (&[Space::Local], obstacle.filter(|_| wants_shared)),
         }
@@ -405,7 +412,8 @@ impl<'m, 'a> Job<'m, 'a> {
                 budget.registers
             )));
         }
-        let refused = |NotExpressible(message)| Failure::Refused(message);
+        let overflow = surroundings.overflow(allocation.frame);
+        let refused = |NotExpressible(message)| Failure::Refused(message, overflow);
         let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(refused)?;
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
@@ -431,7 +439,7 @@ impl<'m, 'a> Job<'m, 'a> {
     fn failure(&self, lowered: &Lowered, error: Error) -> Failure {
         match error {
             Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
-                Failure::Refused(lowered.explain(&error))
+                Failure::Refused(lowered.explain(&error), None)
             }
             _ => Failure::Fatal(PtxError::Unproved {
                 function: lowered.function.name().to_owned(),
@@ -491,7 +499,8 @@ impl<'m, 'a> Job<'m, 'a> {
 }
 
 enum Failure {
-    Refused(String),
+    /// Why, and what shared memory lacks, if that is why.
+    Refused(String, Option<Overflow>),
     Kept(String),
     Fatal(PtxError),
 }

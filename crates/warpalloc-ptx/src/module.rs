@@ -27,6 +27,8 @@ pub enum SpillSpace {
     Local,
     /// Shared memory; local memory, with a warning, where a function cannot have it.
     Shared,
+    /// Shared memory; a function that cannot have it is refused.
+    SharedOnly,
     /// Shared memory where that costs no occupancy, else local memory.
     Auto,
 }
@@ -152,6 +154,15 @@ pub struct Allocated {
     pub spill_code: Option<SpillCode>,
 }
 
+/// A frame that shared memory does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// Bytes of it per thread.
+    pub frame: u32,
+    /// Bytes per thread that there are.
+    pub room: u32,
+}
+
 /// What happened to one function.
 #[derive(Clone, Debug)]
 pub struct FunctionReport {
@@ -170,6 +181,8 @@ pub struct FunctionReport {
     pub warnings: Vec<String>,
     /// What became of its contraction, where it has something to contract.
     pub contraction: Option<ContractedFunction>,
+    /// The frame it would have had in shared memory, where it was too large for that.
+    pub overflow: Option<Overflow>,
     /// What became of it.
     pub outcome: Outcome,
 }

@@ -11,7 +11,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
-use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, SpillSpace, allocate_module};
+use warpalloc_ptx::module::{
+    FunctionReport, ModuleOptions, Outcome, Overflow, SpillSpace, allocate_module,
+};
 
 /// What stands before the settings.
 const RUN: &str = "// run:";
@@ -33,8 +35,9 @@ fn options(settings: &str) -> ModuleOptions {
                 module.spill_space = match value {
                     "local" => SpillSpace::Local,
                     "shared" => SpillSpace::Shared,
+                    "shared-only" => SpillSpace::SharedOnly,
                     "auto" => SpillSpace::Auto,
-                    _ => panic!("spill takes local, shared or auto, not {value}"),
+                    _ => panic!("spill takes local, shared, shared-only or auto, not {value}"),
                 }
             }
             _ => module.options.set(name, value).unwrap(),
@@ -63,6 +66,9 @@ fn report(report: &FunctionReport) -> String {
     };
     for warning in &report.warnings {
         let _ = write!(line, "; {warning}");
+    }
+    if let Some(Overflow { frame, room }) = report.overflow {
+        let _ = write!(line, "; {frame} bytes per thread, room for {room}");
     }
     line
 }

@@ -24,7 +24,12 @@ const DEPBAR: u128 = 0x000f_e200_0000_0000_0000_8040_0000_791a;
 const EXIT: u128 = 0x000f_ea00_0380_0000_0000_0000_0000_794d;
 /// BRA to the instruction `n` before the next one
 fn back(n: u128) -> u128 {
-    let units = n.wrapping_neg().wrapping_mul(4);
+    ahead(n.wrapping_neg())
+}
+
+/// BRA over the next `n` instructions
+fn ahead(n: u128) -> u128 {
+    let units = n.wrapping_mul(4);
     let fields = (units & 0xff) << 16 | (units >> 8 & 0xffff_ffff_ffff) << 34;
     0x000f_ea00_0380_0000_0000_0000_0000_7947 | fields
 }
@@ -211,9 +216,65 @@ fn hazards_go_round_loops() {
     assert!(list.contains(&raw("R4", 1, 0)), "{list:?}");
 }
 
+/// The instruction under a guard: 0 for P0, 8 for !P0.
+fn guarded(word: u128, guard: u128) -> u128 {
+    word & !(0xf << 12) | guard << 12
+}
+
+#[test]
+fn a_read_is_remembered_until_the_last_write_of_its_block() {
+    let store = control(STORE, 2, None, Some(1), 0);
+    let written = control(sum_into(4), 5, None, None, 0);
+    // The write before the store is another one.
+    let code = [written, store, written, EXIT];
+    assert_eq!(found(&code), [war("R4", 1, 2)]);
+    // A write under a guard is one.
+    let code = [store, guarded(written, 0), EXIT];
+    assert_eq!(found(&code), [war("R4", 0, 1)]);
+}
+
+#[test]
+fn a_read_is_remembered_across_blocks_that_do_not_write() {
+    let store = control(STORE, 2, None, Some(1), 0);
+    let other = control(SUM_SHARED, 5, None, None, 0);
+    let write = |mask| control(sum_into(4), 5, None, None, mask);
+    let code = |mask| {
+        [
+            store,
+            guarded(ahead(3), 0),
+            other,
+            guarded(ahead(0), 0),
+            write(mask),
+            EXIT,
+        ]
+    };
+    assert_eq!(found(&code(0)), [war("R4", 0, 4)]);
+    assert_eq!(found(&code(2)), []);
+}
+
+#[test]
+fn a_read_is_remembered_round_a_loop() {
+    let store = control(STORE, 2, None, Some(1), 0);
+    let other = control(SUM_SHARED, 5, None, None, 0);
+    let write = |mask| control(sum_into(4), 5, None, None, mask);
+    // The block that the branch goes back to writes nothing of the store's, the next one does.
+    let code = |mask| {
+        [
+            other,
+            guarded(ahead(4), 0),
+            write(mask),
+            guarded(ahead(2), 0),
+            store,
+            back(6),
+            EXIT,
+        ]
+    };
+    assert_eq!(found(&code(0)), [war("R4", 4, 2)]);
+    assert_eq!(found(&code(2)), []);
+}
+
 #[test]
 fn opposite_guards_do_not_meet() {
-    let guarded = |word: u128, guard: u128| word & !(0xf << 12) | guard << 12;
     let load = guarded(control(LOAD, 2, Some(0), None, 0), 0);
     let sum = control(SUM, 5, None, None, 0);
     assert_eq!(found(&[load, guarded(sum, 8), EXIT]), []);

@@ -16,6 +16,10 @@ pub struct Machine {
     pub multiprocessors: f64,
     /// First-level cache and shared memory together, in bytes.
     pub first_level_bytes: f64,
+    /// What of these can be set aside as shared memory, in bytes.
+    pub carve_outs: [f64; 10],
+    /// Shared memory of a block that the system takes, in bytes.
+    pub system_shared_bytes: f64,
     /// Second-level cache in bytes.
     pub second_level_bytes: f64,
     /// Iterations of a loop.
@@ -77,11 +81,29 @@ impl Machine {
         near * self.fetch + (1.0 - near) * self.far_fetch
     }
 
+    /// Bytes of the first-level cache that are left where a multiprocessor could hold so many
+    /// blocks with so much shared memory each. The driver sets shared memory aside for all that
+    /// would fit, also where the grid has fewer.
+    pub(crate) fn cache_beside(&self, blocks: f64, shared: f64) -> f64 {
+        if shared <= 0.0 {
+            return self.first_level_bytes;
+        }
+        let needed = blocks * (shared + self.system_shared_bytes);
+        let mut carve_outs = self.carve_outs.into_iter();
+        let set_aside = carve_outs.find(|&bytes| bytes >= needed);
+        self.first_level_bytes - set_aside.unwrap_or(self.carve_outs[9])
+    }
+
     /// An H200.
     pub const H200: Machine = Machine {
         schedulers: 4.0,
         multiprocessors: 132.0,
         first_level_bytes: 256.0 * 1024.0,
+        carve_outs: [
+            0.0, 8192.0, 16384.0, 32768.0, 65536.0, 102_400.0, 135_168.0, 167_936.0, 200_704.0,
+            233_472.0,
+        ],
+        system_shared_bytes: 1024.0,
         second_level_bytes: 50.0 * 1024.0 * 1024.0,
         trips: 8.0,
         shared_load: 23.0,
@@ -114,6 +136,19 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::Machine;
+
+    #[test]
+    fn shared_memory_is_set_aside_in_steps_for_every_block_that_fits() {
+        let machine = Machine::H200;
+        let kib = 1024.0;
+        assert_eq!(machine.cache_beside(32.0, 0.0), 256.0 * kib);
+        assert_eq!(machine.cache_beside(1.0, 4.0), (256.0 - 8.0) * kib);
+        assert_eq!(machine.cache_beside(16.0, 9.0 * kib), (256.0 - 164.0) * kib);
+        assert_eq!(
+            machine.cache_beside(1.0, 227.0 * kib),
+            (256.0 - 228.0) * kib
+        );
+    }
 
     #[test]
     fn code_is_fetched_slower_once_it_is_long() {

@@ -218,10 +218,11 @@ impl Resources {
     ) -> Result<(f64, f64), JudgeError> {
         let resident = self.resident()?;
         let block_warps = f64::from(self.block_threads.div_ceil(32));
+        let most = f64::from(resident.blocks);
+        let cache = machine.cache_beside(most, self.shared as f64);
         // Cycles per warp of the launch where each multiprocessor holds so many blocks.
         let with_blocks = |blocks: f64| {
             let frames = f64::from(self.frame) * blocks * f64::from(self.block_threads);
-            let cache = machine.first_level_bytes - blocks * self.shared as f64;
             let beyond = |cache: f64, bytes: f64| (1.0 - cache.max(0.0) / bytes.max(1.0)).max(0.0);
             let misses = Misses {
                 first_level: beyond(cache, frames),
@@ -229,18 +230,32 @@ impl Resources {
             };
             per_warp(machine, &simulate(misses), blocks * block_warps)
         };
-        let most = f64::from(resident.blocks);
         Ok(match blocks {
             None => (alone.latency, with_blocks(most)),
             Some(blocks) => {
-                let each = (f64::from(blocks) / machine.multiprocessors).ceil();
-                let held = each.min(most).max(1.0);
                 // Blocks that find no room wait for others to end.
-                let cycles = with_blocks(held);
+                let cycles = with_blocks(held(machine, blocks, most));
                 (cycles, cycles)
             }
         })
     }
+
+    /// Whether the first-level cache holds the frames of all blocks of a launch.
+    pub(crate) fn frames_fit(&self, machine: &Machine, blocks: Option<u32>) -> bool {
+        let Ok(resident) = self.resident() else {
+            return false;
+        };
+        let most = f64::from(resident.blocks);
+        let held = blocks.map_or(most, |blocks| held(machine, blocks, most));
+        let frames = f64::from(self.frame) * held * f64::from(self.block_threads);
+        frames <= machine.cache_beside(most, self.shared as f64)
+    }
+}
+
+/// Blocks that a multiprocessor holds at a time where it could hold `most`.
+fn held(machine: &Machine, blocks: u32, most: f64) -> f64 {
+    let each = (f64::from(blocks) / machine.multiprocessors).ceil();
+    each.min(most).max(1.0)
 }
 
 /// Estimates a kernel from its text, which says nothing of what ptxas will add. Only estimates of

@@ -103,6 +103,13 @@ pub fn summary(judgement: &Judgement, strict: bool) -> String {
         "### {mark} warpalloc check: {}\n\n",
         show::sum(judgement, strict)
     );
+    if judgement.fails(strict) {
+        let _ = writeln!(
+            out,
+            "Where this is meant, `warpalloc check` with `--update` writes {} anew.\n",
+            cell(judgement.baseline)
+        );
+    }
     let rows = || judgement.rows.iter().filter(|row| !row.moves.is_empty());
     let moved = || {
         rows().flat_map(|row| {
@@ -131,7 +138,9 @@ pub fn summary(judgement: &Judgement, strict: bool) -> String {
         .iter()
         .filter(|row| row.is_new() || !row.is_measured())
     {
-        let _ = writeln!(out, "- {}", cell(&told(row)));
+        let (title, told) = (show::title(row), told(row));
+        let rest = told.strip_prefix(&title).unwrap_or(&told);
+        let _ = writeln!(out, "- {}{rest}", cell(&title));
     }
     for entry in &judgement.gone {
         let _ = writeln!(out, "- {} is gone", cell(&entry.key.name));

@@ -143,6 +143,8 @@ fn replacement(
             grid: None,
             dynamic_shared: None,
             machine_code: true,
+            // What is chosen goes through ptxas as text, cap and all.
+            uncapped: false,
             measure: None,
             cache: cache.as_ref(),
         };

@@ -149,9 +149,10 @@ fn settings(folder: &Path, has_toolkit: bool) -> Vec<Setting> {
             format!("export TRITON_PTXAS_BLACKWELL_PATH={ptxas}"),
         ),
         ("clang", format!("clang++ --ptxas-path={ptxas}")),
+        // What they do with the cubin was not tried.
         (
             "FlashAttention, quack",
-            format!("export CUTE_DSL_PTXAS_PATH={ptxas}"),
+            format!("export CUTE_DSL_PTXAS_PATH={ptxas}  # untried"),
         ),
         (
             "Mojo",

@@ -11,6 +11,7 @@
 
 use super::name_liveness::NotExpressible;
 use crate::ast;
+use crate::module::Overflow;
 use std::fmt::Write;
 use warpalloc::allocation::{Frame, SlotAddr, Space};
 
@@ -42,6 +43,23 @@ pub(crate) struct Threads {
     pub flat: bool,
 }
 
+impl Surroundings {
+    /// Bytes of a frame in shared memory per thread that fit beside what the kernel declares.
+    fn shared_room(&self) -> u32 {
+        let threads = self.threads.map_or(0, |threads| threads.count).max(1);
+        let left = STATIC_SHARED_LIMIT.saturating_sub(self.shared_bytes) / u64::from(threads);
+        // Slots are words.
+        u32::try_from(left / 4 * 4).unwrap_or(u32::MAX)
+    }
+
+    /// What a frame in shared memory lacks, where there is no room for it.
+    pub fn overflow(&self, frame: Frame) -> Option<Overflow> {
+        let room = self.shared_room();
+        let frame = frame.shared;
+        (frame > room).then_some(Overflow { frame, room })
+    }
+}
+
 /// General registers that hold the address of a spill frame in `space`.
 pub(crate) fn base_registers(space: Space, surroundings: &Surroundings) -> u32 {
     match space {
@@ -71,7 +89,7 @@ impl Memory {
             let message = "spilling to shared memory needs `.maxntid` or `.reqntid`";
             return Err(NotExpressible(message.to_owned()));
         }
-        if frame.shared > 0 && bytes + surroundings.shared_bytes > STATIC_SHARED_LIMIT {
+        if surroundings.overflow(frame).is_some() {
             let own = surroundings.shared_bytes;
             return Err(NotExpressible(format!(
                 "spilling to shared memory takes {bytes} bytes beside the kernel's own {own}, \

@@ -145,8 +145,7 @@ pub fn allocate_kernel(
 ) -> Result<Allocated, AllocateError> {
     let mut rewriter = Rewriter::new(bytes)?;
     let cubin = rewriter.cubin().clone();
-    let function = cubin.function(kernel).filter(|function| function.is_entry);
-    let function = function.ok_or_else(|| Refusal::NoKernel(kernel.to_owned()))?;
+    let function = spills::kernel(&cubin, kernel)?;
     attributes::check(function)?;
     let stated = function.registers.ok_or(RecolourError::NoCount)?;
     let code = Code::decode(function.code, cubin.arch.sm)?;
@@ -268,8 +267,7 @@ fn scheduled(
 ) -> Result<(Vec<u8>, Added, usize), AllocateError> {
     let mut rewriter = Rewriter::new(bytes)?;
     let cubin = rewriter.cubin().clone();
-    let function = cubin.function(kernel);
-    let function = function.ok_or_else(|| Refusal::NoKernel(kernel.to_owned()))?;
+    let function = spills::kernel(&cubin, kernel)?;
     let code = Code::decode(function.code, cubin.arch.sm)?;
     if function.code != new.bytes {
         let expected = Code::decode(&new.bytes, cubin.arch.sm)?;

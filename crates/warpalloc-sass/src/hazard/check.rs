@@ -410,33 +410,62 @@ mod tests {
     /// EXIT
     const EXIT: u128 = 0x000f_ea00_0380_0000_0000_0000_0000_794d;
 
+    fn stalled(inst: Inst, stall: u8) -> Inst {
+        let control = inst.control();
+        inst.with_control(control.stalled(stall))
+    }
+
+    fn hazards(insts: &[Inst], is_new: &[bool]) -> Vec<String> {
+        let words = insts.iter().flat_map(|inst| inst.word().to_le_bytes());
+        let code = Code::decode(&words.collect::<Vec<u8>>(), 90).unwrap();
+        let cfg = Cfg::build(&code, &Links::default()).unwrap();
+        let found = check_new(&code, &cfg, is_new);
+        found.iter().map(Hazard::to_string).collect()
+    }
+
     /// ptxas has other instructions read sooner, which does not hold for a product.
     #[test]
     fn new_code_waits_for_a_matrix_product_as_long_as_ptxas_at_the_end_of_a_block() {
         let sm = Sm::new(90).unwrap();
         let build = Builder::new(sm);
-        let found = |cycles: u8| {
-            let stalled = |inst: Inst, stall: u8| {
-                let control = inst.control();
-                inst.with_control(control.stalled(stall))
-            };
+        let found = |product: u128, stalls: [u8; 3]| {
             let insts = [
-                stalled(crate::decode(PRODUCT, sm).unwrap(), 15),
-                stalled(build.nop().unwrap(), cycles - 15),
+                stalled(crate::decode(product, sm).unwrap(), stalls[0]),
+                stalled(build.nop().unwrap(), stalls[1]),
+                stalled(build.nop().unwrap(), stalls[2]),
                 build.mov(0, Source::Reg(50)).unwrap(),
                 crate::decode(EXIT, sm).unwrap(),
             ];
-            let words = insts.iter().flat_map(|inst| inst.word().to_le_bytes());
-            let code = Code::decode(&words.collect::<Vec<u8>>(), 90).unwrap();
-            let cfg = Cfg::build(&code, &Links::default()).unwrap();
-            check_new(&code, &cfg, &[false, true, true, false])
+            hazards(&insts, &[false, true, true, true, false])
         };
-        assert_eq!(found(24), []);
-        let list = found(23);
-        assert_eq!(list.len(), 1, "{list:?}");
-        assert_eq!(
-            list[0].to_string(),
-            "0x0020 reads R50 that 0x0000 writes after 23 cycles, not 24"
-        );
+        assert_eq!(found(PRODUCT, [15, 8, 1]), [""; 0]);
+        let early = "0x0030 reads R50 that 0x0000 writes after 23 cycles, not 24";
+        assert_eq!(found(PRODUCT, [15, 7, 1]), [early]);
+        // Of sparse products only the longest of their class is known.
+        let sparse = PRODUCT | 1 << 73;
+        assert_eq!(found(sparse, [15, 15, 5]), [""; 0]);
+        let early = "0x0030 reads R50 that 0x0000 writes after 34 cycles, not 35";
+        assert_eq!(found(sparse, [15, 15, 4]), [early]);
+    }
+
+    /// Least distances hold between some instructions of two classes, not between all.
+    #[test]
+    fn new_code_keeps_a_margin_from_what_it_reads_and_from_its_readers() {
+        let sm = Sm::new(90).unwrap();
+        let build = Builder::new(sm);
+        let found = |is_new: [bool; 2], cycles: u8| {
+            let insts = [
+                stalled(build.mov(0, Source::Reg(50)).unwrap(), cycles),
+                build.iadd3(1, 0, Source::Immediate(1), 255).unwrap(),
+                crate::decode(EXIT, sm).unwrap(),
+            ];
+            hazards(&insts, &[is_new[0], is_new[1], false])
+        };
+        assert_eq!(found([false, false], 4), [""; 0]);
+        for is_new in [[true, false], [false, true]] {
+            assert_eq!(found(is_new, 6), [""; 0]);
+            let early = "0x0010 reads R0 that 0x0000 writes after 5 cycles, not 6";
+            assert_eq!(found(is_new, 5), [early]);
+        }
     }
 }

@@ -492,6 +492,8 @@ pub(crate) static ROWS: &[Row] = &[
     row("USEL", 0x087, UNIFORM, Pipe::Uniform, &[D(ONE), A(ONE), Y(ONE), UPU]),
     row("UISETP", 0x08c, UNIFORM, Pipe::Uniform, &[A(ONE), Y(ONE), UPD, UPD2, UPU, If(72, 1, 1, &UPU3)]),
     row("UIADD3", 0x090, UNIFORM, Pipe::Uniform, &[D(ONE), A(ONE), B(ONE), C(ONE), UPD, UPD2, If(74, 1, 1, &UPU), If(74, 1, 1, &UPU2)]),
+    // UIADD3.64: sums of pairs.
+    row("UIADD3", 0x097, Layout::Uniform(0b0001_0010), Pipe::Uniform, &[D(TWO), A(TWO), B(TWO), C(TWO), UPD, UPD2, If(74, 1, 1, &UPU), If(74, 1, 1, &UPU2)]),
     row("ULEA", 0x091, UNIFORM, Pipe::Uniform, &[D(ONE), A(ONE), B(ONE), If(80, 1, 1, &C(ONE)), UPD, If(74, 1, 1, &UPU)]),
     row("ULOP3", 0x092, UNIFORM, Pipe::Uniform, &[D(ONE), A(ONE), B(ONE), C(ONE), UPD, UPU]),
     row("UPRMT", 0x096, UNIFORM, Pipe::Uniform, &[D(ONE), A(ONE), B(ONE), C(ONE)]),

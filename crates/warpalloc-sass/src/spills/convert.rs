@@ -64,8 +64,7 @@ pub fn spills_to_shared(
 ) -> Result<Conversion, Refusal> {
     let mut rewriter = Rewriter::new(cubin)?;
     let read = rewriter.cubin().clone();
-    let function = read.function(kernel).filter(|function| function.is_entry);
-    let function = function.ok_or_else(|| Refusal::NoKernel(kernel.to_owned()))?;
+    let function = super::kernel(&read, kernel)?;
     let code = Code::decode(function.code, read.arch.sm)?;
     let links = read.links(function, &code);
     let cfg = Cfg::build(&code, &links)?;

@@ -44,3 +44,14 @@ mod verify;
 
 pub use convert::{Conversion, Options, spills_to_shared};
 pub use refusal::Refusal;
+
+use crate::object::{Cubin, Function};
+
+/// The kernel of this name.
+pub(crate) fn kernel<'a, 'd>(
+    cubin: &'a Cubin<'d>,
+    name: &str,
+) -> Result<&'a Function<'d>, Refusal> {
+    let function = cubin.function(name).filter(|function| function.is_entry);
+    function.ok_or_else(|| Refusal::NoKernel(name.to_owned()))
+}

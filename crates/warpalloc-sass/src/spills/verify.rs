@@ -28,8 +28,7 @@ pub(super) fn verify(
     expected: &[Expected],
 ) -> Result<(), Refusal> {
     let cubin = Cubin::read(bytes)?;
-    let function = cubin.function(kernel);
-    let function = function.ok_or_else(|| Refusal::NoKernel(kernel.to_owned()))?;
+    let function = super::kernel(&cubin, kernel)?;
     let code = Code::decode(function.code, cubin.arch.sm)?;
     for (index, inst) in old.insts().iter().enumerate() {
         let replaced = expected.iter().find(|expected| expected.index == index);

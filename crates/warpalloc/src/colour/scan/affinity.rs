@@ -6,7 +6,7 @@
 //! to be. Nobody asks whether members interfere: an affinity is a hint, and a register that
 //! is taken is not chosen.
 
-use super::code::{Accesses, Code};
+use super::code::{Access, Code};
 use crate::function::{Block, Kind, Role};
 use crate::ir::Op;
 use cranelift_entity::EntityRef;
@@ -41,18 +41,17 @@ impl Affinities {
                 }
             }
         }
-        let mut accesses = Accesses::new();
         for block in (0..code.block_count()).map(Block::new) {
             for number in code.steps(block) {
-                affinities.join_step(code, block, number, &mut accesses);
+                affinities.join_step(code, block, number);
             }
         }
         affinities
     }
 
-    fn join_step(&mut self, code: &Code, block: Block, number: usize, accesses: &mut Accesses) {
+    fn join_step(&mut self, code: &Code, block: Block, number: usize) {
         let step = code.step(number);
-        code.accesses(block, step, accesses);
+        let accesses = code.accesses(number);
         match code.op(block, step) {
             Op::Inst { inst, .. } if code.function.inst(*inst).kind == Kind::Copy => {
                 self.join_copy(code, accesses);
@@ -90,7 +89,7 @@ impl Affinities {
     }
 
     /// The results of a copy, laid end to end, are its inputs, laid end to end.
-    fn join_copy(&mut self, code: &Code, accesses: &Accesses) {
+    fn join_copy(&mut self, code: &Code, accesses: &[Access]) {
         let first = |role: Role| accesses.iter().find(|a| a.1 == role).map(|a| a.0);
         let (Some(input), Some(result)) = (first(Role::Use), first(Role::Def)) else {
             return;

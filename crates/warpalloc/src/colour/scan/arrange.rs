@@ -9,7 +9,7 @@
 //! brings each value to its place, and what comes from memory comes straight there.
 
 use super::assign::{Assigner, is_rewritten};
-use super::code::{Accesses, FILES, NONE, Shape, Step};
+use super::code::{Access, FILES, NONE, Shape, Step};
 use super::demand::{extent, is_shared, links, writes_early};
 use super::pins::pinned_register;
 use crate::analysis::NEVER;
@@ -106,7 +106,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         block: Block,
         number: usize,
         step: Step,
-        accesses: &Accesses,
+        accesses: &[Access],
         reloads: &[u32],
         released: &[u32],
     ) -> Result<(), usize> {
@@ -116,7 +116,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         }
         self.bring(block, step, &items, reloads);
         self.write_down(block, step, &items);
-        self.settle_all(block, step, &items);
+        self.settle_all(block, step, accesses, &items);
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         &self,
         block: Block,
         step: Step,
-        accesses: &Accesses,
+        accesses: &[Access],
         reloads: &[u32],
         released: &[u32],
     ) -> Items<'a, W> {
@@ -225,7 +225,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
     }
 
     /// Whether what `value` holds before the step is still needed after it.
-    fn survives(&self, accesses: &Accesses, released: &[u32], value: u32) -> bool {
+    fn survives(&self, accesses: &[Access], released: &[u32], value: u32) -> bool {
         let mut all = accesses.iter().enumerate();
         match all.find(|(_, (v, role))| *v == value && role.reads()) {
             Some((_, &(_, Role::UseDef))) => true,
@@ -602,7 +602,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
     }
 
     /// Makes the places once the results are written those of the values.
-    fn settle_all(&mut self, block: Block, step: Step, items: &Items<'a, W>) {
+    fn settle_all(&mut self, block: Block, step: Step, accesses: &[Access], items: &Items<'a, W>) {
         let code = self.code;
         for file in 0..FILES {
             self.ghost[file][..code.units(file)].fill(NONE);
@@ -627,7 +627,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
                         let (seat_value, value) = (seat.as_u32(), real.as_u32());
                         if let Some(at) = offset(seat)
                             && is_shared(code, block, step, seat_value, value)
-                            && self.is_absorbed_survivor(block, step, value, items)
+                            && self.is_absorbed_survivor(block, step, accesses, value, items)
                         {
                             self.settle(value, at);
                         }
@@ -643,6 +643,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         &self,
         block: Block,
         step: Step,
+        accesses: &[Access],
         value: u32,
         items: &Items<'a, W>,
     ) -> bool {
@@ -652,8 +653,6 @@ impl<'a, const W: usize> Assigner<'a, W> {
             .unseated(block, step)
             .iter()
             .any(|u| u.0.as_u32() == value);
-        let mut accesses = Accesses::new();
-        code.accesses(block, step, &mut accesses);
         let at = accesses
             .iter()
             .position(|&(v, role)| v == value && role.reads());

@@ -8,7 +8,7 @@
 //! moves others out of the way.
 
 use super::affinity::Affinities;
-use super::code::{Accesses, Code, FILES, NONE, NOWHERE, Shape, Step};
+use super::code::{Access, Code, FILES, NONE, NOWHERE, Shape, Step};
 use super::congruence::Congruence;
 use super::next_use::NextUse;
 use super::spill::{Event, EventKind, Lists, Plan};
@@ -99,7 +99,8 @@ pub(super) struct Assigner<'a, const W: usize> {
     congruence: Congruence,
     /// The classes of values whose register each unit is.
     claims: [Vec<SmallVec<[u32; 2]>>; FILES],
-    /// The value that had each unit last.
+    /// Of the values that each unit had, the one that lives furthest; where values are
+    /// spilled, and leave their registers early, the last.
     last: [[u32; 512]; FILES],
     /// The position at hand.
     now: u32,
@@ -127,7 +128,6 @@ impl<const W: usize> Assigner<'_, W> {
         let events = self.plan.map_or(&[][..], |plan| plan.events.of(block));
         let mut events = events.iter().peekable();
         let mut here: SmallVec<[Event; 8]> = SmallVec::new();
-        let mut accesses = Accesses::new();
         for number in code.steps(block) {
             here.clear();
             while let Some(event) = events.next_if(|e| e.step as usize == number) {
@@ -135,8 +135,8 @@ impl<const W: usize> Assigner<'_, W> {
             }
             self.now += 1;
             let step = code.step(number);
-            code.accesses(block, step, &mut accesses);
-            self.step(block, number, step, &accesses, &here)?;
+            let accesses = code.accesses(number);
+            self.step(block, number, step, accesses, &here)?;
         }
         self.flush_edge(block);
         let live = code
@@ -309,7 +309,7 @@ impl<const W: usize> Assigner<'_, W> {
         block: Block,
         number: usize,
         step: Step,
-        accesses: &Accesses,
+        accesses: &[Access],
         events: &[Event],
     ) -> Result<(), usize> {
         let mut reloads: SmallVec<[u32; 8]> = SmallVec::new();
@@ -346,7 +346,7 @@ impl<const W: usize> Assigner<'_, W> {
         &mut self,
         block: Block,
         step: Step,
-        accesses: &Accesses,
+        accesses: &[Access],
         reloads: &[u32],
         released: &[u32],
     ) -> bool {
@@ -461,7 +461,7 @@ impl<const W: usize> Assigner<'_, W> {
     }
 
     /// Writes down the registers of a plain step whose results are in `results`.
-    fn emit(&mut self, block: Block, step: Step, accesses: &Accesses, results: &[(u32, u16)]) {
+    fn emit(&mut self, block: Block, step: Step, accesses: &[Access], results: &[(u32, u16)]) {
         let code = self.code;
         let unit_of = |value: u32, writes: bool| {
             let result = results.iter().find(|r| writes && r.0 == value);
@@ -678,7 +678,12 @@ impl<const W: usize> Assigner<'_, W> {
             self.free[shape.file].remove(unit);
             self.owner[shape.file][unit] = value;
             self.ghost[shape.file][unit] = NONE;
-            self.last[shape.file][unit] = value;
+            let last = &mut self.last[shape.file][unit];
+            let congruence = &self.congruence;
+            let is_left = self.plan.is_some() || *last == NONE;
+            if is_left || congruence.end(*last) < congruence.end(value) {
+                *last = value;
+            }
         }
     }
 
@@ -714,7 +719,7 @@ fn open_units<const W: usize>(code: &Code, file: usize) -> UnitSet<W> {
 }
 
 /// Whether a step writes `value` anew.
-pub(super) fn is_rewritten(accesses: &Accesses, value: u32) -> bool {
+pub(super) fn is_rewritten(accesses: &[Access], value: u32) -> bool {
     let mut all = accesses.iter();
     all.any(|&(v, role)| v == value && matches!(role, Role::Def | Role::EarlyDef))
 }

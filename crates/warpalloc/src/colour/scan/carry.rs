@@ -5,7 +5,7 @@
 //! contents from each definition to each read ([`crate::spill::Spiller`]), until the rest
 //! fit; a carrier is then spilled like any other value.
 
-use super::code::{Accesses, Code};
+use super::code::Code;
 use super::demand::{Rooms, demand, indirect_files};
 use super::next_use::NextUse;
 use crate::allocation::Space;
@@ -22,13 +22,12 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
     let mut chosen = vec![false; code.value_count()];
     let files = indirect_files(code);
     let mut next = NextUse::new(code);
-    let mut accesses = Accesses::new();
     for &block in code.order.all() {
         next.enter(code, block, code.live_out(block).map(|v| (v, 1000)));
         let mut live: Vec<u32> = code.live_in(block).collect();
         for number in code.steps(block) {
             let step = code.step(number);
-            code.accesses(block, step, &mut accesses);
+            let accesses = code.accesses(number);
             loop {
                 let mut load = super::demand::Load::default();
                 let here = live.iter().filter(|&&v| !chosen[v as usize]);
@@ -40,7 +39,7 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
                     let at = accesses.iter().position(|&(w, _)| w == v);
                     at.is_some_and(|at| next.after(at) == NEVER) || chosen[v as usize]
                 };
-                let demand = demand(code, block, step, &accesses, load, dies);
+                let demand = demand(code, block, step, accesses, load, dies);
                 let excess = rooms
                     .excess_before(code, &demand, 0, files)
                     .or_else(|| rooms.excess(code, block, step, &demand, 0, files));
@@ -67,8 +66,8 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
                     None => break,
                 }
             }
-            next.advance(&accesses);
-            for &(value, role) in &accesses {
+            next.advance(accesses);
+            for &(value, role) in accesses {
                 if role.writes() && !live.contains(&value) {
                     live.push(value);
                 }

@@ -14,7 +14,6 @@ use crate::function::{Block, Clobbers, Function, Inst, Role};
 use crate::ir::{Op, Origin, Program, Value};
 use crate::target::{File, PReg, RegSet, SpillPath, Target};
 use cranelift_entity::EntityRef;
-use smallvec::SmallVec;
 use std::ops::Range;
 
 /// No value, no link, no register.
@@ -58,8 +57,6 @@ pub(super) struct Edge {
 
 /// How a step touches one value.
 pub(super) type Access = (u32, Role);
-/// What one step touches: reads, writes, and both at once.
-pub(super) type Accesses = SmallVec<[Access; 8]>;
 
 /// A program with the facts every phase needs.
 pub(super) struct Code<'a> {
@@ -76,6 +73,10 @@ pub(super) struct Code<'a> {
     link: Vec<u32>,
     steps: Vec<Step>,
     step_starts: Vec<u32>,
+    /// What each step touches, row after row: reads, writes, and both at once. It is known
+    /// once pinned values are.
+    accesses: Vec<Access>,
+    access_starts: Vec<u32>,
     edges: Vec<Edge>,
     edge_starts: Vec<u32>,
     pairs: Vec<(u32, u32)>,
@@ -174,6 +175,8 @@ impl<'a> Code<'a> {
             link,
             steps: Vec::new(),
             step_starts: vec![0],
+            accesses: Vec::new(),
+            access_starts: Vec::new(),
             edges: Vec::new(),
             edge_starts: vec![0],
             pairs: Vec::new(),
@@ -335,8 +338,26 @@ impl<'a> Code<'a> {
 
     /// What a step reads and writes, seats aside.
     #[inline]
-    pub fn accesses(&self, block: Block, step: Step, out: &mut Accesses) {
-        out.clear();
+    pub fn accesses(&self, number: usize) -> &[Access] {
+        let start = self.access_starts[number] as usize;
+        &self.accesses[start..self.access_starts[number + 1] as usize]
+    }
+
+    fn add_accesses(&mut self) {
+        let mut accesses = Vec::with_capacity(self.function.operand_count());
+        let mut starts = Vec::with_capacity(self.steps.len() + 1);
+        starts.push(0);
+        for block in (0..self.block_count()).map(Block::new) {
+            for number in self.steps(block) {
+                self.find_accesses(block, self.steps[number], &mut accesses);
+                starts.push(accesses.len() as u32);
+            }
+        }
+        self.accesses = accesses;
+        self.access_starts = starts;
+    }
+
+    fn find_accesses(&self, block: Block, step: Step, out: &mut Vec<Access>) {
         let op = self.op(block, step);
         if !step.constrained {
             op.for_each_access(self.function, |v, role| out.push((v.as_u32(), role)));
@@ -375,6 +396,7 @@ impl<'a> Code<'a> {
             }
         }
         self.pins = pins;
+        self.add_accesses();
     }
 
     /// The link that `value` is a seat of.
@@ -479,12 +501,9 @@ impl Points for Code<'_> {
         self.steps(block).map(move |number| (block, number as u32))
     }
 
-    fn accesses(&self, (block, number): (Block, u32)) -> impl Iterator<Item = (Value, Role)> + '_ {
-        let mut accesses = Accesses::new();
-        Code::accesses(self, block, self.steps[number as usize], &mut accesses);
-        accesses
-            .into_iter()
-            .map(|(value, role)| (Value::from_u32(value), role))
+    fn accesses(&self, (_, number): (Block, u32)) -> impl Iterator<Item = (Value, Role)> + '_ {
+        let accesses = Code::accesses(self, number as usize).iter();
+        accesses.map(|&(value, role)| (Value::from_u32(value), role))
     }
 
     fn parameters(&self, block: Block) -> impl Iterator<Item = Value> + '_ {

@@ -10,7 +10,7 @@
 //! block. A live range is known by its first and last position; where two such spans
 //! overlap, liveness decides.
 
-use super::code::{Accesses, Code, NONE, NOWHERE};
+use super::code::{Code, NONE, NOWHERE};
 use crate::function::Block;
 use crate::ir::Value;
 use cranelift_entity::EntityRef;
@@ -203,7 +203,6 @@ impl Spans {
         };
         let mut several = vec![false; count];
         let mut at = 0;
-        let mut accesses = Accesses::new();
         for &block in code.order.all() {
             spans.base[block.index()] = at;
             let mut define = |spans: &mut Spans, value: u32, at: u32| {
@@ -218,8 +217,8 @@ impl Spans {
             }
             for number in code.steps(block) {
                 at += 1;
-                code.accesses(block, code.step(number), &mut accesses);
-                for &(value, role) in &accesses {
+                let accesses = code.accesses(number);
+                for &(value, role) in accesses {
                     if role.writes() {
                         define(&mut spans, value, at);
                     }
@@ -269,10 +268,9 @@ impl Spans {
         if self.end[first as usize] <= base + steps.len() as u32 {
             return true;
         }
-        let mut accesses = Accesses::new();
         let mut after = steps.skip((at - base) as usize);
         after.any(|number| {
-            code.accesses(block, code.step(number), &mut accesses);
+            let accesses = code.accesses(number);
             let mut all = accesses.iter();
             all.any(|&(v, role)| v == first && role.reads())
         })

@@ -6,7 +6,7 @@
 //! file has in whole aligned runs; [`super::place`] moves values so that they are packed
 //! that way where nothing less will do.
 
-use super::code::{Accesses, Code, FILES, Shape, Step};
+use super::code::{Access, Code, FILES, Shape, Step};
 use crate::function::{Block, Clobbers, Role};
 use crate::ir::{Link, Op, Value};
 use crate::target::{RegSet, SpillPath, UnitSet};
@@ -69,9 +69,20 @@ impl Load {
         self.0[file][0]
     }
 
+    /// Whether this load is nowhere more than `room`.
+    #[inline]
+    pub fn fits(&self, room: &Load) -> bool {
+        let pairs = self.0.as_flattened().iter().zip(room.0.as_flattened());
+        // Without an early exit the comparison takes a few vector instructions.
+        !pairs.fold(false, |more, (load, room)| more | (load > room))
+    }
+
     /// The file, of `files`, and the alignment where this load is more than `room`.
     #[inline]
     pub fn excess(&self, room: &Load, files: Files) -> Option<Excess> {
+        if self.fits(room) {
+            return None;
+        }
         for file in (0..FILES).filter(|file| files >> file & 1 == 1) {
             for level in 0..LEVELS {
                 if self.0[file][level] > room.0[file][level] {
@@ -216,7 +227,7 @@ pub(super) fn demand(
     code: &Code,
     block: Block,
     step: Step,
-    accesses: &Accesses,
+    accesses: &[Access],
     mut before: Load,
     dies: impl Fn(u32) -> bool,
 ) -> Demand {

@@ -7,7 +7,7 @@
 //! only live through it as leave room for the fullest block of the loop.
 
 use super::code::Code;
-use super::code::{Accesses, FILES};
+use super::code::FILES;
 use super::demand::{ALL, Load, Rooms};
 use super::next_use::NextUse;
 use super::pressure::Pressure;
@@ -201,11 +201,10 @@ impl EntrySets {
 
     fn mark_reads(&mut self, code: &Code, header_of: Loop) {
         self.marks += 1;
-        let mut accesses = Accesses::new();
         for &block in &self.blocks[header_of] {
             for number in code.steps(block) {
-                code.accesses(block, code.step(number), &mut accesses);
-                for &(value, role) in &accesses {
+                let accesses = code.accesses(number);
+                for &(value, role) in accesses {
                     if role.reads() {
                         self.read_in[value as usize] = self.marks;
                     }

@@ -6,7 +6,7 @@
 //! they go on with the distances of [`crate::analysis::NextUses`], or end there where
 //! nothing is spilled and only death matters.
 
-use super::code::{Accesses, Code};
+use super::code::{Access, Code};
 use crate::analysis::NEVER;
 use crate::function::Block;
 
@@ -33,18 +33,17 @@ impl NextUse {
             self.next[value as usize] = length.saturating_add(distance).min(NEVER - 1);
         }
         self.notes.clear();
-        let mut accesses = Accesses::new();
         for (at, number) in steps.enumerate().rev() {
-            code.accesses(block, code.step(number), &mut accesses);
+            let accesses = code.accesses(number);
             for &(value, _) in accesses.iter().rev() {
                 self.notes.push(self.next[value as usize]);
             }
-            for &(value, role) in &accesses {
+            for &(value, role) in accesses {
                 if role.writes() {
                     self.next[value as usize] = NEVER;
                 }
             }
-            for &(value, role) in &accesses {
+            for &(value, role) in accesses {
                 if role.reads() {
                     self.next[value as usize] = at as u32;
                 }
@@ -60,7 +59,7 @@ impl NextUse {
 
     /// Moves over a step.
     #[inline]
-    pub fn advance(&mut self, accesses: &Accesses) {
+    pub fn advance(&mut self, accesses: &[Access]) {
         for &(value, _) in accesses {
             if let Some(next) = self.notes.pop() {
                 self.next[value as usize] = next;

@@ -1,7 +1,7 @@
 //! Whether everything fits, and how full each block gets.
 
-use super::code::{Accesses, Code, FILES};
-use super::demand::{ALL, Files, Load, Rooms, demand, indirect_files};
+use super::code::{Code, FILES};
+use super::demand::{Files, Load, Rooms, demand, indirect_files};
 use crate::function::{Block, Role};
 use cranelift_entity::EntityRef;
 
@@ -21,7 +21,6 @@ impl Pressure {
             tight,
             indirect: indirect_files(code),
             live: vec![false; code.value_count()],
-            accesses: Accesses::new(),
             pressure: Pressure {
                 blocks: vec![[0; FILES]; code.block_count()],
                 exceeded: [false; FILES],
@@ -45,7 +44,6 @@ struct Walk<'a> {
     tight: &'a [u8],
     indirect: Files,
     live: Vec<bool>,
-    accesses: Accesses,
     pressure: Pressure,
 }
 
@@ -59,10 +57,9 @@ impl Walk<'_> {
             load.add(code.shape(value));
         }
         self.note(block, &load);
-        let mut accesses = std::mem::take(&mut self.accesses);
         for number in code.steps(block).rev() {
             let step = code.step(number);
-            code.accesses(block, step, &mut accesses);
+            let accesses = code.accesses(number);
             let live_after = match step.constrained {
                 true => accesses
                     .iter()
@@ -71,7 +68,7 @@ impl Walk<'_> {
                 false => Vec::new(),
             };
             let mut after = load;
-            for &(value, role) in &accesses {
+            for &(value, role) in accesses {
                 if !role.writes() {
                     continue;
                 }
@@ -80,7 +77,7 @@ impl Walk<'_> {
                     false => after.add(code.shape(value)),
                 }
             }
-            for &(value, role) in &accesses {
+            for &(value, role) in accesses {
                 if role.reads() && !std::mem::replace(&mut self.live[value as usize], true) {
                     load.add(code.shape(value));
                 }
@@ -91,7 +88,7 @@ impl Walk<'_> {
                     let mut all = accesses.iter().zip(&live_after);
                     !all.any(|(&(v, role), &live)| v == value && live && role != Role::Def)
                 };
-                let demand = demand(code, block, step, &accesses, load, dies);
+                let demand = demand(code, block, step, accesses, load, dies);
                 for files in [indirect, !indirect] {
                     self.check(self.rooms.excess_before(code, &demand, tight, files));
                     self.check(self.rooms.excess(code, block, step, &demand, tight, files));
@@ -103,7 +100,7 @@ impl Walk<'_> {
                     0 => *self.rooms.whole(),
                     units => self.rooms.whole().narrowed(code, units),
                 };
-                if after.excess(&room, ALL).is_some() || load.excess(&room, ALL).is_some() {
+                if !after.fits(&room) || !load.fits(&room) {
                     for files in [indirect, !indirect] {
                         self.check(after.excess(&room, files));
                         self.check(load.excess(&room, files));
@@ -116,7 +113,6 @@ impl Walk<'_> {
         for files in [indirect, !indirect] {
             self.check(load.excess(self.rooms.whole(), files));
         }
-        self.accesses = accesses;
         for value in code.live_in(block) {
             self.live[value as usize] = false;
         }

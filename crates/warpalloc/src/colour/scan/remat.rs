@@ -3,7 +3,7 @@
 //! A value qualifies when its only definition is an instruction that may run again anywhere
 //! and reads no register: a constant, an address, a special register.
 
-use super::code::{Accesses, Code, NONE};
+use super::code::{Code, NONE};
 use crate::function::{Block, Inst};
 use crate::spill::remat::may_run_again;
 use cranelift_entity::EntityRef;
@@ -20,18 +20,17 @@ impl Remat {
             by: vec![NONE; code.value_count()],
             definitions: vec![0; code.value_count()],
         };
-        let mut accesses = Accesses::new();
         for block in (0..code.block_count()).map(Block::new) {
             for &param in code.params(block) {
                 remat.define(param);
             }
             for number in code.steps(block) {
                 let step = code.step(number);
-                code.accesses(block, step, &mut accesses);
+                let accesses = code.accesses(number);
                 let reads = accesses.iter().any(|(_, role)| role.reads());
                 let again = |inst: &Inst| !reads && may_run_again(code.function, *inst);
                 let inst = code.inst(block, step).filter(again);
-                for &(value, role) in &accesses {
+                for &(value, role) in accesses {
                     if role.writes() {
                         remat.define(value);
                         remat.by[value as usize] = inst.map_or(NONE, |inst| inst.as_u32());

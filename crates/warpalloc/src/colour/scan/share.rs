@@ -5,7 +5,7 @@
 //! keeps the stretches of code in which any of them is live; pairs are joined, those on the
 //! most frequent edges first, where the stretches are apart.
 
-use super::code::{Accesses, Code};
+use super::code::Code;
 use crate::function::Block;
 use cranelift_entity::EntityRef;
 
@@ -88,7 +88,6 @@ fn stretches(code: &Code, joins: &[(f64, u32, u32)]) -> Vec<Vec<Segment>> {
     let mut stretches: Vec<Vec<Segment>> = vec![Vec::new(); count];
     let mut open = vec![(CLOSED, 0); count];
     let mut here: Vec<u32> = Vec::new();
-    let mut accesses = Accesses::new();
     for block in (0..code.block_count()).map(Block::new) {
         let steps = code.steps(block);
         let base = 2 * (steps.start + block.index()) as u32;
@@ -99,7 +98,7 @@ fn stretches(code: &Code, joins: &[(f64, u32, u32)]) -> Vec<Vec<Segment>> {
             here.push(value);
         }
         for number in steps {
-            code.accesses(block, code.step(number), &mut accesses);
+            let accesses = code.accesses(number);
             let reads = 2 * (number + block.index()) as u32 + 1;
             for &(value, role) in accesses.iter().filter(|a| wanted[a.0 as usize]) {
                 let at = reads + u32::from(role.writes());

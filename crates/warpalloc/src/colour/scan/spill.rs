@@ -10,7 +10,7 @@
 //! Values need not be in SSA form: `W` and the set of values whose slot is current are kept
 //! by program point, and a definition makes the slot stale.
 
-use super::code::{Accesses, Code, FILES, NONE};
+use super::code::{Access, Code, FILES, NONE};
 use super::demand::{ALL, Excess, Load, Rooms, demand};
 use super::entry::EntrySets;
 use super::next_use::NextUse;
@@ -177,10 +177,9 @@ impl Spiller<'_> {
         for &value in self.plan.in_memory.of(block) {
             self.clean[value as usize] = true;
         }
-        let mut accesses = Accesses::new();
         for number in code.steps(block) {
-            code.accesses(block, code.step(number), &mut accesses);
-            self.step(block, number, &accesses)?;
+            let accesses = code.accesses(number);
+            self.step(block, number, accesses)?;
         }
         self.drop_untouched(block);
         let events = std::mem::take(&mut self.events);
@@ -216,7 +215,7 @@ impl Spiller<'_> {
         self.plan.in_memory.add(block, in_memory.into_iter());
     }
 
-    fn step(&mut self, block: Block, number: usize, accesses: &Accesses) -> Result<(), usize> {
+    fn step(&mut self, block: Block, number: usize, accesses: &[Access]) -> Result<(), usize> {
         let code = self.code;
         let step = code.step(number);
         let tight = self.tight.get(number).map_or(0, |&units| i32::from(units));
@@ -312,7 +311,7 @@ impl Spiller<'_> {
     }
 
     /// Whether the contents that the step at hand reads in `value` are not read again.
-    fn dies(&self, accesses: &Accesses, value: u32) -> bool {
+    fn dies(&self, accesses: &[Access], value: u32) -> bool {
         let at = accesses
             .iter()
             .position(|&(v, role)| v == value && role == Role::Use);
@@ -329,7 +328,7 @@ impl Spiller<'_> {
     fn furthest_after(
         &self,
         excess: Excess,
-        accesses: &Accesses,
+        accesses: &[Access],
         may_leave: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         self.worst(excess, may_leave, |value| {
@@ -416,15 +415,14 @@ impl Spiller<'_> {
 /// How often the definitions of each value run.
 fn definition_costs(code: &Code) -> Vec<f32> {
     let mut costs = vec![0.0; code.value_count()];
-    let mut accesses = Accesses::new();
     for block in (0..code.block_count()).map(Block::new) {
         let frequency = code.frequencies.block(block) as f32;
         for &param in code.params(block) {
             costs[param as usize] += frequency;
         }
         for number in code.steps(block) {
-            code.accesses(block, code.step(number), &mut accesses);
-            for &(value, role) in &accesses {
+            let accesses = code.accesses(number);
+            for &(value, role) in accesses {
                 if role.writes() {
                     costs[value as usize] += frequency;
                 }

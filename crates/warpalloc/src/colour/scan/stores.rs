@@ -5,7 +5,7 @@
 //! definitions, which dominate everything: whichever runs less often. A value stored at its
 //! definition is stored once, however often it leaves.
 
-use super::code::{Accesses, Code, Edge};
+use super::code::{Code, Edge};
 use super::share::share_slots;
 use super::spill::{EventKind, Plan};
 use crate::allocation::{SlotAddr, Space};
@@ -117,7 +117,6 @@ impl Stores {
             let span: &mut (u32, u32) = &mut spans[classes[value as usize] as usize];
             *span = (span.0.min(at as u32), span.1.max(at as u32));
         };
-        let mut accesses = Accesses::new();
         for block in (0..code.block_count()).map(Block::new) {
             let steps = code.steps(block);
             // Two positions per step, and two more per block for its ends.
@@ -131,7 +130,7 @@ impl Stores {
                     .for_each(|&(param, _)| cover(param, end));
             }
             for number in steps {
-                code.accesses(block, code.step(number), &mut accesses);
+                let accesses = code.accesses(number);
                 let at = 2 * (number + block.index()) + 1;
                 accesses.iter().for_each(|&(v, _)| cover(v, at));
             }
@@ -237,7 +236,6 @@ impl Exits {
 /// What storing each value after its definitions costs.
 fn cost_of_definitions(code: &Code, plan: &Plan, in_memory: &[bool]) -> Vec<f64> {
     let mut costs = vec![0.0; in_memory.len()];
-    let mut accesses = Accesses::new();
     for block in (0..code.block_count()).map(Block::new) {
         let frequency = code.frequencies.block(block);
         for resident in plan.entry.of(block) {
@@ -246,8 +244,8 @@ fn cost_of_definitions(code: &Code, plan: &Plan, in_memory: &[bool]) -> Vec<f64>
             }
         }
         for number in code.steps(block) {
-            code.accesses(block, code.step(number), &mut accesses);
-            for &(value, role) in &accesses {
+            let accesses = code.accesses(number);
+            for &(value, role) in accesses {
                 if role.writes() {
                     costs[value as usize] += frequency;
                 }

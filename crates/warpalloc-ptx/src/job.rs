@@ -229,31 +229,39 @@ impl<'m, 'a> Job<'m, 'a> {
         }
         let mut contracted = self.contracted.iter();
         report.contraction = contracted.find(|c| c.name == function.name.text).cloned();
-        match &report.outcome {
-            Outcome::Allocated(allocated) => {
-                let spills = allocated.frame != Frame::default();
-                let contraction = report.contraction.as_ref().filter(|_| spills);
-                if let Some(obstacle) = contraction.and_then(|c| c.obstacle.as_ref()) {
-                    let line = self.lines.line(obstacle.span.start);
-                    report.warnings.push(format!(
-                        "the last bits of its results may differ, because ptxas decides what \
-                         to fuse: line {line}, {}",
-                        obstacle.reason
-                    ));
-                }
-            }
+        if let Some(reason) = self.other_bits(&report) {
+            report.outcome = Outcome::Kept(reason);
+            edits = Edits::new();
+        }
+        if !matches!(report.outcome, Outcome::Allocated(_)) {
             // What is not allocated stays as it was.
-            _ => {
-                let contracted = report.contraction.as_ref().map(|c| &c.original);
-                if let Some(original) = self.originals.get(function.name.text).or(contracted) {
-                    edits.replace(body.span(), original);
-                }
+            let contracted = report.contraction.as_ref().map(|c| &c.original);
+            if let Some(original) = self.originals.get(function.name.text).or(contracted) {
+                edits.replace(body.span(), original);
             }
         }
         if !matches!(report.outcome, Outcome::Refused(_)) {
             self.write_cap(function, body, &budget, &mut edits);
         }
         Ok((report, edits))
+    }
+
+    /// Why the spill code of an allocated function might change the bits of its results: what ptxas
+    /// fuses in it is not foreseen.
+    fn other_bits(&self, report: &FunctionReport) -> Option<String> {
+        let Outcome::Allocated(allocated) = &report.outcome else {
+            return None;
+        };
+        if allocated.frame == Frame::default() {
+            return None;
+        }
+        let obstacle = report.contraction.as_ref()?.obstacle.as_ref()?;
+        let line = self.lines.line(obstacle.span.start);
+        Some(format!(
+            "spill code might change the last bits of its results, because ptxas decides what to fuse: \
+             line {line}, {}; `--contract keep` allocates it all the same",
+            obstacle.reason
+        ))
     }
 
     /// The function as it is, with the cap for ptxas to heed.

@@ -63,11 +63,6 @@ impl Candidate {
         rows
     }
 
-    /// Whether ptxas made it of the original, and only spilled values lie elsewhere.
-    pub(crate) fn is_ptxas_code(self) -> bool {
-        matches!(self, Candidate::SharedPragma | Candidate::Moved { .. })
-    }
-
     /// The same with so many more registers that what shared memory lacks for its frame may not
     /// be spilled; ptxas spills the rest. Budgets between that cannot fit are passed over.
     pub(crate) fn roomier(self, overflow: Overflow) -> Option<Candidate> {

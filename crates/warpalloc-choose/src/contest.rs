@@ -15,14 +15,14 @@ use crate::ptxas::{Assembly, Ptxas, PtxasError};
 /// The estimate of a candidate over the original's above which the original stays, where the launch
 /// is known: a smaller gain is within the error of the estimate.
 const WORTH_IT: f64 = 0.9;
-/// The same for code that is ptxas's own but for where it spills to: its order is the original's,
-/// and estimates err less.
-const WORTH_IT_OWN: f64 = 0.95;
 /// The same where it is not known.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
 /// compared with others: what ptxas makes of the registers it is left is known least.
 const LEFT_REGISTERS: f64 = 1.05;
+/// The same for spill code in what ptxas made without the cap: nothing was scheduled around it, and
+/// its estimates are the lowest for what they turn out to be.
+const UNSCHEDULED: f64 = 1.1;
 
 /// The estimate over the original's above which another budget makes nothing better of it.
 const HOPELESS: f64 = 1.05;
@@ -126,14 +126,12 @@ impl Contest<'_> {
         }
         candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
         let is_measured = self.request.measure.is_some();
-        let worth_it = |candidate: Candidate| match self.request.grid {
+        let worth_it = match self.request.grid {
             _ if is_measured => WORTH_IT_MEASURED,
-            Some(_) if candidate.is_ptxas_code() => WORTH_IT_OWN,
             Some(_) => WORTH_IT,
             None => WORTH_IT_ANYWHERE,
         };
-        let better =
-            |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant.judged.candidate));
+        let better = |entrant: &Entrant| entrant.judged.is_better(worth_it);
         let rank = |entrant: &Entrant| match is_measured {
             true => score(&entrant.judged),
             false => expected_rank(&entrant.judged),
@@ -472,6 +470,7 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
 fn expected_rank(judged: &Judged) -> f64 {
     match judged.candidate {
         Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
+        Candidate::Spilled => UNSCHEDULED * score(judged),
         _ => score(judged),
     }
 }
@@ -535,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_left_to_ptxas_must_be_worth_them() {
+    fn what_is_known_least_must_be_better_by_more() {
         let strategy = Strategy::Briggs;
         let rank = |margin, ratio: f64| {
             expected_rank(&Judged {
@@ -546,20 +545,14 @@ mod tests {
         assert!(rank(4, 0.68) > rank(0, 0.70));
         assert!(rank(4, 0.66) < rank(0, 0.70));
         assert!(rank(-16, 0.68) < rank(0, 0.70));
-    }
-
-    #[test]
-    fn code_of_ptxas_may_be_worth_less() {
-        assert!(Candidate::SharedPragma.is_ptxas_code());
-        assert!(Candidate::Moved { all: false }.is_ptxas_code());
-        let strategy = Strategy::Briggs;
-        assert!(
-            !Candidate::Allocated {
-                strategy,
-                margin: 0
-            }
-            .is_ptxas_code()
-        );
+        let spilled = |ratio: f64| {
+            expected_rank(&Judged {
+                candidate: Candidate::Spilled,
+                ratios: Ok([ratio; 2]),
+            })
+        };
+        assert!(spilled(0.64) > rank(0, 0.70));
+        assert!(spilled(0.63) < rank(0, 0.70));
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::ptxas::{Assembly, Ptxas, PtxasError};
 /// The estimate of a candidate over the original's above which the original stays, where the launch
 /// is known: a smaller gain is within the error of the estimate.
 const WORTH_IT: f64 = 0.9;
+/// The same for code that is ptxas's own but for where it spills to. All it gains is what accesses to
+/// shared memory save, and what they cost besides, in cache and in conflicts, is known least.
+const WORTH_IT_ELSEWHERE: f64 = 0.86;
 /// The same where it is not known.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
@@ -126,12 +129,13 @@ impl Contest<'_> {
         }
         candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
         let is_measured = self.request.measure.is_some();
-        let worth_it = match self.request.grid {
+        let worth_it = |candidate| match self.request.grid {
             _ if is_measured => WORTH_IT_MEASURED,
-            Some(_) => WORTH_IT,
+            Some(_) => worth_it(candidate),
             None => WORTH_IT_ANYWHERE,
         };
-        let better = |entrant: &Entrant| entrant.judged.is_better(worth_it);
+        let better =
+            |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant.judged.candidate));
         let rank = |entrant: &Entrant| match is_measured {
             true => score(&entrant.judged),
             false => expected_rank(&entrant.judged),
@@ -466,6 +470,15 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
     function.map_or(0, |function| function.code.len() / 16)
 }
 
+/// The estimate above which the original stays, where the launch is known.
+fn worth_it(candidate: Candidate) -> f64 {
+    match candidate {
+        Candidate::SharedPragma | Candidate::Moved { .. } => WORTH_IT_ELSEWHERE,
+        Candidate::Spilled => WORTH_IT / UNSCHEDULED,
+        _ => WORTH_IT,
+    }
+}
+
 /// What estimates are ordered by.
 fn expected_rank(judged: &Judged) -> f64 {
     match judged.candidate {
@@ -531,6 +544,18 @@ mod tests {
         assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
         assert!(judged(0.85, 0.85).is_better(WORTH_IT));
         assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
+    }
+
+    #[test]
+    fn what_is_known_least_must_be_worth_more() {
+        let strategy = Strategy::Briggs;
+        let own = Candidate::Allocated {
+            strategy,
+            margin: 0,
+        };
+        assert!(worth_it(Candidate::SharedPragma) < worth_it(own));
+        assert!(worth_it(Candidate::Moved { all: true }) < worth_it(own));
+        assert!(worth_it(Candidate::Spilled) < worth_it(own));
     }
 
     #[test]

@@ -118,16 +118,14 @@ mod tests {
         let half = || vec![0u8; MAX_SPARE_BYTES / 2];
         let (first, second, third) = (half(), half(), half());
         let third_at = third.as_ptr();
-        [first, second].map(|vec| scratch.give(vec));
+        scratch.give(first);
+        scratch.give(second);
         scratch.give(vec![0u8]);
-        let [first, second] = [(); 2].map(|()| scratch.growing::<u8>());
+        let taken = [(); 2].map(|()| scratch.growing::<u8>());
         assert_eq!(scratch.growing::<u8>().capacity(), 0, "it was freed");
-        drop((first, second));
+        drop(taken);
         scratch.give(third);
-        assert_eq!(
-            scratch.growing::<u8>().as_ptr(),
-            third_at,
-            "there is room again"
-        );
+        let again = scratch.growing::<u8>();
+        assert_eq!(again.as_ptr(), third_at, "there is room again");
     }
 }

@@ -3,6 +3,7 @@
 //! What ptxas does in each case is what `bench/contraction.py` prints.
 
 use super::*;
+use crate::module::{ModuleOptions, Outcome, allocate_module};
 
 const HEAD: &str = ".version 9.0\n.target sm_90\n.address_size 64\n";
 const REGISTERS: &str = ".reg .pred %p<4>;\n.reg .b32 %r<8>;\n.reg .f32 %a, %b, %c, %d, %e;\n\
@@ -314,6 +315,42 @@ fn a_product_that_the_next_turn_reads_is_an_obstacle() {
     };
     assert!(obstacle(&code("")).contains("the next turn of the loop reads it"));
     assert!(after(&code(".pragma \"nounroll\";")).contains("mul.rn.f32 %x1"));
+}
+
+#[test]
+fn no_spill_code_goes_into_a_function_with_an_obstacle() {
+    let each = |text: &dyn Fn(usize) -> String| (0..30).map(text).collect::<String>();
+    let loads = each(&|i| format!("ld.volatile.global.f32 %v{i}, [%o+{}];\n", 4 * i));
+    let stores = each(&|i| format!("st.volatile.global.f32 [%o+{}], %v{i};\n", 4 * i));
+    let turn = "mov.f32 %x1, %a;\nmov.f32 %x2, %b;\nLOOP:\nadd.f32 %x2, %x2, %x1;\nmul.f32 %x1, %x2, %c;\n";
+    let source = function(&format!(".reg .f32 %v<30>;\n{loads}{turn}{LOOP}\n{stores}"));
+    let outcome = |maxnreg, contraction| {
+        let options = ModuleOptions {
+            maxnreg: Some(maxnreg),
+            contraction,
+            ..ModuleOptions::default()
+        };
+        let mut result = allocate_module(&source, &options, None).unwrap();
+        (result.functions.remove(0).outcome, result.text)
+    };
+    let (kept, text) = outcome(24, Contraction::Ptxas);
+    let Outcome::Kept(reason) = kept else {
+        panic!("it was allocated: {text}");
+    };
+    assert!(
+        reason.contains("the next turn of the loop reads it"),
+        "{reason}"
+    );
+    assert!(reason.contains("--contract keep"), "{reason}");
+    assert!(text.contains(turn), "{text}");
+    assert!(matches!(
+        outcome(24, Contraction::Keep).0,
+        Outcome::Allocated(_)
+    ));
+    assert!(matches!(
+        outcome(64, Contraction::Ptxas).0,
+        Outcome::Allocated(_)
+    ));
 }
 
 #[test]

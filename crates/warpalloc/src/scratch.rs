@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 /// Bytes that spare vectors have at most; what is given beyond is freed. Requests to the heap are
 /// what small functions pay for; large ones would only hold on to memory that their next pass
 /// wants in another type.
-const MAX_SPARE_BYTES: usize = 1 << 20;
+const MAX_SPARE_BYTES: usize = 1 << 24;
 
 /// Vectors that nobody uses, by the type of their items; those of one type by their capacity.
 #[derive(Default)]

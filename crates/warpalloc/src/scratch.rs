@@ -5,24 +5,15 @@
 
 use rustc_hash::FxHashMap;
 use std::any::{Any, TypeId};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
-/// Bytes that spare vectors have at most; what is given beyond is freed. Requests to the heap are
-/// what small functions pay for; large ones would only hold on to memory that their next pass
-/// wants in another type.
-const MAX_SPARE_BYTES: usize = 1 << 24;
+/// Vectors of one type that are kept at most; more are freed.
+const MAX_SPARES: usize = 1024;
 
 /// Vectors that nobody uses, by the type of their items; those of one type by their capacity.
 #[derive(Default)]
 pub(crate) struct Scratch {
     spares: RefCell<FxHashMap<TypeId, Box<dyn Any + Send>>>,
-    /// Bytes of all spare vectors.
-    spare_bytes: Cell<usize>,
-}
-
-/// Bytes of heap memory that a vector holds.
-fn bytes_of<T>(vec: &Vec<T>) -> usize {
-    vec.capacity() * size_of::<T>()
 }
 
 impl Scratch {
@@ -61,18 +52,18 @@ impl Scratch {
 
     /// Leaves the memory of `vec` to others.
     pub fn give<T: Send + 'static>(&self, mut vec: Vec<T>) {
-        let bytes = self.spare_bytes.get() + bytes_of(&vec);
-        if vec.capacity() == 0 || bytes > MAX_SPARE_BYTES {
+        if vec.capacity() == 0 {
             return;
         }
         vec.clear();
         let mut spares = self.spares.borrow_mut();
         let of_type = spares.entry(TypeId::of::<T>());
         let of_type = of_type.or_insert_with(|| Box::new(Vec::<Vec<T>>::new()));
-        if let Some(of_type) = of_type.downcast_mut::<Vec<Vec<T>>>() {
+        if let Some(of_type) = of_type.downcast_mut::<Vec<Vec<T>>>()
+            && of_type.len() < MAX_SPARES
+        {
             let at = of_type.partition_point(|spare| spare.capacity() < vec.capacity());
             of_type.insert(at, vec);
-            self.spare_bytes.set(bytes);
         }
     }
 
@@ -84,10 +75,7 @@ impl Scratch {
         let mut spares = self.spares.borrow_mut();
         let of_type = spares.get_mut(&TypeId::of::<T>());
         let of_type = of_type.and_then(|of_type| of_type.downcast_mut());
-        let vec = of_type.and_then(choose).unwrap_or_default();
-        self.spare_bytes
-            .set(self.spare_bytes.get() - bytes_of(&vec));
-        vec
+        of_type.and_then(choose).unwrap_or_default()
     }
 }
 
@@ -110,22 +98,5 @@ mod tests {
         assert_eq!(vec.as_ptr(), large_at, "the largest");
         assert_eq!(scratch.filled(1u32, 12), [1; 12]);
         assert_eq!(scratch.take::<u64>(0).capacity(), 0, "another type");
-    }
-
-    #[test]
-    fn spare_vectors_have_a_bound() {
-        let scratch = Scratch::default();
-        let half = || vec![0u8; MAX_SPARE_BYTES / 2];
-        let (first, second, third) = (half(), half(), half());
-        let third_at = third.as_ptr();
-        scratch.give(first);
-        scratch.give(second);
-        scratch.give(vec![0u8]);
-        let taken = [(); 2].map(|()| scratch.growing::<u8>());
-        assert_eq!(scratch.growing::<u8>().capacity(), 0, "it was freed");
-        drop(taken);
-        scratch.give(third);
-        let again = scratch.growing::<u8>();
-        assert_eq!(again.as_ptr(), third_at, "there is room again");
     }
 }

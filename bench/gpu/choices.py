@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """How good the choices of `--regalloc=best` are: their times over those of ptxas, and over the best of all rows.
 
-    warpalloc-gpu --fmad --spilling --spaces shared --pragma enable_smem_spilling \\
-        --ptxas-flags level10=-regUsageLevel=10 --ptxas-flags level0=-regUsageLevel=0 \\
-        --strategies best,best-any-grid,best-cubin,best-cubin-any-grid,best-no-ptxas,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
+    warpalloc-gpu --corpus FOLDER --filter sm_90 --fmad --spilling --spaces shared --reps 7 --caps CAPS \\
+        --pragma enable_smem_spilling --strategies best,best-cubin,best-no-ptxas,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md
 
-Each RESULTS.json is a group of the table, called as the file is: corpus.json, holdout.json, fresh.json. `best-no-ptxas` is
-also run without --spilling, for what it does to kernels that fit, and `best` with --caps none.
+Each RESULTS.json is a group of the table, called as the file is. CAPS are none and 24 to 160 by eights for the corpus, none, 128,
+96, 80, 64, 48, 40, 32 and 24 for corpus/holdout and corpus/fresh; corpus-none.json is without --spilling, with --caps none and
+the first three strategies.
 """
 import json
 import math

@@ -217,9 +217,6 @@ impl Contest<'_> {
         if let Candidate::Moved { all } = candidate {
             return Ok(self.moved(all, original));
         }
-        if candidate == Candidate::Spilled {
-            return self.spilled(ptxas, original);
-        }
         let mut built = self.build(ptxas, candidate)?;
         while let Some(overflow) = built.as_ref().err().and_then(|unbuilt| unbuilt.overflow)
             && let Some(roomier) = candidate.roomier(overflow)
@@ -266,53 +263,30 @@ impl Contest<'_> {
         }
     }
 
-    /// The machine code without a cap, with spill code for the cap.
-    fn spilled(&self, ptxas: &Ptxas, original: &Built) -> Result<Entrant, ChooseError> {
-        let candidate = Candidate::Spilled;
-        let spilled = self.spilled_code(ptxas)?;
-        let judged = spilled.and_then(|(cubin, result)| {
-            let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-            let estimate = estimate.map_err(|error| unjudged(&error))?;
-            match self.beyond_the_launch(candidate, &estimate) {
-                Some((reason, _)) => Err(reason),
-                None => Ok((estimate.over(&original.estimate), cubin, result)),
-            }
-        });
-        let (ratios, cubin, result) = match judged {
-            Ok((ratios, cubin, result)) => (Ok(ratios), Some(cubin), Some(result)),
-            Err(reason) => (Err(reason), None, None),
+    /// The machine code without a cap, with spill code for the cap, and the module that ptxas makes
+    /// it of.
+    fn spilled(&self, ptxas: &Ptxas) -> Result<Result<Made, Unbuilt>, ChooseError> {
+        let unbuilt = |reason: String| Unbuilt {
+            reason,
+            overflow: None,
         };
-        Ok(Entrant {
-            judged: Judged { candidate, ratios },
-            local_stores: 0,
-            cubin,
-            result,
-        })
-    }
-
-    /// That code, and the module that ptxas makes it of.
-    fn spilled_code(
-        &self,
-        ptxas: &Ptxas,
-    ) -> Result<Result<(Vec<u8>, ModuleResult), String>, ChooseError> {
         let Some(options) = self.request.spill_options(self.facts) else {
-            return Ok(Err("there is no cap to allocate for".to_owned()));
+            return Ok(Err(unbuilt("there is no cap to allocate for".to_owned())));
         };
-        let (uncapped, result) = match self.assembled(ptxas, Candidate::Spilled)? {
-            Ok(made) => made,
-            Err(unbuilt) => return Ok(Err(unbuilt.reason)),
-        };
-        if instructions(&uncapped, self.kernel) > FEW_INSTRUCTIONS {
-            return Ok(Err(format!(
-                "it has more than {FEW_INSTRUCTIONS} instructions without a cap"
-            )));
-        }
-        let spilled = allocate_kernel(&uncapped, self.kernel, &options);
-        Ok(match spilled.map(|spilled| spilled.bytes) {
-            Ok(Some(bytes)) => Ok((bytes, result)),
-            Ok(None) => Err("it takes no more registers than it may".to_owned()),
-            Err(error) => Err(error.to_string()),
-        })
+        let made = self.assembled(ptxas, Candidate::Spilled)?;
+        Ok(made.and_then(|(uncapped, result)| {
+            if instructions(&uncapped, self.kernel) > FEW_INSTRUCTIONS {
+                let reason =
+                    format!("it has more than {FEW_INSTRUCTIONS} instructions without a cap");
+                return Err(unbuilt(reason));
+            }
+            let spilled = allocate_kernel(&uncapped, self.kernel, &options);
+            match spilled.map(|spilled| spilled.bytes) {
+                Ok(Some(bytes)) => Ok((bytes, result)),
+                Ok(None) => Err(unbuilt("it takes no more registers than it may".to_owned())),
+                Err(error) => Err(unbuilt(error.to_string())),
+            }
+        }))
     }
 
     /// The same entrants with times in the place of estimates.
@@ -362,7 +336,7 @@ impl Contest<'_> {
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
-    ) -> Result<Result<(Vec<u8>, ModuleResult), Unbuilt>, ChooseError> {
+    ) -> Result<Result<Made, Unbuilt>, ChooseError> {
         let options = candidate.options(self.request.options, self.kernel);
         let result = allocate_module(self.request.source, &options, None)?;
         let unbuilt = |reason: String, overflow| Ok(Err(Unbuilt { reason, overflow }));
@@ -383,13 +357,16 @@ impl Contest<'_> {
         }
     }
 
-    /// The same, judged.
+    /// A candidate that ptxas makes, judged.
     fn build(
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
     ) -> Result<Result<Built, Unbuilt>, ChooseError> {
-        let made = self.assembled(ptxas, candidate)?;
+        let made = match candidate {
+            Candidate::Spilled => self.spilled(ptxas)?,
+            _ => self.assembled(ptxas, candidate)?,
+        };
         Ok(made.and_then(|(cubin, result)| {
             let unbuilt = |reason, overflow| Unbuilt { reason, overflow };
             let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
@@ -451,6 +428,9 @@ struct Built {
     /// The module with it.
     result: ModuleResult,
 }
+
+/// A cubin, and the module that it is made of.
+type Made = (Vec<u8>, ModuleResult);
 
 /// Why a candidate was not.
 struct Unbuilt {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use warpalloc_sass::allocate::{AllocateError, AllocateOptions, Allocated, allocate_kernel};
 use warpalloc_sass::object::demangle;
 
@@ -109,25 +109,17 @@ fn as_text(files: &[Rewritten<Kernel>]) -> String {
 }
 
 fn kernel_json(kernel: &Kernel) -> Value {
-    let mut value = json!({
-        "name": kernel.name,
-        "demangled": demangle(&kernel.name),
-    });
-    match &kernel.result {
-        Ok(done) => {
-            value["registers_before"] = done.registers_before.into();
-            value["registers_after"] = done.registers_after.into();
-            value["frame_bytes"] = done.frame_bytes.into();
-            value["shared_bytes"] = done.shared_bytes.into();
-            value["stores"] = done.inserted.stores.into();
-            value["reloads"] = done.inserted.reloads.into();
-            value["recomputed"] = done.inserted.recomputes.into();
-            value["moves"] = done.inserted.moves.into();
-            value["instructions_before"] = done.instructions_before.into();
-            value["instructions_after"] = done.instructions_after.into();
-            value["added"] = cubin_files::added_json(&done.added);
-        }
-        Err(reason) => value["refused"] = reason.to_string().into(),
-    }
-    value
+    cubin_files::kernel_json(&kernel.name, &kernel.result, |done, value| {
+        value["registers_before"] = done.registers_before.into();
+        value["registers_after"] = done.registers_after.into();
+        value["frame_bytes"] = done.frame_bytes.into();
+        value["shared_bytes"] = done.shared_bytes.into();
+        value["stores"] = done.inserted.stores.into();
+        value["reloads"] = done.inserted.reloads.into();
+        value["recomputed"] = done.inserted.recomputes.into();
+        value["moves"] = done.inserted.moves.into();
+        value["instructions_before"] = done.instructions_before.into();
+        value["instructions_after"] = done.instructions_after.into();
+        value["added"] = cubin_files::added_json(&done.added);
+    })
 }

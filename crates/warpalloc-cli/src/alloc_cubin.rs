@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, Occupancy, occupancy};
 use warpalloc::target::sm::Sm;
@@ -178,27 +178,20 @@ fn change(before: u32, after: u32) -> String {
 }
 
 fn kernel_json(kernel: &Kernel) -> Value {
-    let mut value = json!({
-        "name": kernel.name,
-        "demangled": demangle(&kernel.name),
-        "block_threads": kernel.block_threads,
-    });
-    match &kernel.result {
-        Ok(done) => {
-            value["registers_before"] = done.registers_before.into();
-            value["registers_after"] = done.registers_after.into();
-            value["fewest"] = done.fewest.into();
-            value["floor"] = done.floor.into();
-            value["values"] = done.values.into();
-            value["moved"] = done.moved.into();
-            value["kept_banks"] = done.kept_banks.into();
-            value["added"] = cubin_files::added_json(&done.added);
-            if let Some((before, after)) = &kernel.occupancy {
-                value["occupancy_before"] = answer_json(before);
-                value["occupancy_after"] = answer_json(after);
-            }
+    let mut value = cubin_files::kernel_json(&kernel.name, &kernel.result, |done, value| {
+        value["registers_before"] = done.registers_before.into();
+        value["registers_after"] = done.registers_after.into();
+        value["fewest"] = done.fewest.into();
+        value["floor"] = done.floor.into();
+        value["values"] = done.values.into();
+        value["moved"] = done.moved.into();
+        value["kept_banks"] = done.kept_banks.into();
+        value["added"] = cubin_files::added_json(&done.added);
+        if let Some((before, after)) = &kernel.occupancy {
+            value["occupancy_before"] = answer_json(before);
+            value["occupancy_after"] = answer_json(after);
         }
-        Err(error) => value["refused"] = error.to_string().into(),
-    }
+    });
+    value["block_threads"] = kernel.block_threads.into();
     value
 }

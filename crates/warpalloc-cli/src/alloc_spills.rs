@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::Value;
 use warpalloc::allocation::Space;
 use warpalloc_sass::object::demangle;
 use warpalloc_sass::spills::{Conversion, Options, Refusal, spills_to_shared};
@@ -132,23 +132,15 @@ fn as_text(files: &[Rewritten<Kernel>]) -> String {
 }
 
 fn kernel_json(kernel: &Kernel) -> Value {
-    let mut value = json!({
-        "name": kernel.name,
-        "demangled": demangle(&kernel.name),
-    });
-    match &kernel.result {
-        Ok(done) => {
-            value["block_threads"] = done.threads.into();
-            value["spills_moved"] = done.moved.into();
-            value["spills_kept"] = done.kept.into();
-            value["shared_words"] = done.shared_words.into();
-            value["local_words"] = done.local_words.into();
-            value["shared_bytes_before"] = done.shared_before.into();
-            value["shared_bytes_after"] = done.shared_after.into();
-            value["blocks_before"] = done.blocks_before.into();
-            value["blocks_after"] = done.blocks_after.into();
-        }
-        Err(reason) => value["refused"] = reason.to_string().into(),
-    }
-    value
+    cubin_files::kernel_json(&kernel.name, &kernel.result, |done, value| {
+        value["block_threads"] = done.threads.into();
+        value["spills_moved"] = done.moved.into();
+        value["spills_kept"] = done.kept.into();
+        value["shared_words"] = done.shared_words.into();
+        value["local_words"] = done.local_words.into();
+        value["shared_bytes_before"] = done.shared_before.into();
+        value["shared_bytes_after"] = done.shared_after.into();
+        value["blocks_before"] = done.blocks_before.into();
+        value["blocks_after"] = done.blocks_after.into();
+    })
 }

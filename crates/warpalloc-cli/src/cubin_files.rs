@@ -1,12 +1,13 @@
 //! What the commands that write cubins anew have in common: which kernels are asked for, what is
 //! written, and how it is told.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use warpalloc_sass::object::Cubin;
+use warpalloc_sass::object::{Cubin, demangle};
 use warpalloc_sass::recolour::Added;
 
 use crate::alloc::AllocArgs;
@@ -132,6 +133,20 @@ pub fn as_json<K>(files: &[Rewritten<K>], kernel: impl Fn(&K) -> Value) -> Value
         json!({ "file": file.file, "kernels": kernels })
     });
     json!({ "schema": SCHEMA, "files": files.collect::<Vec<Value>>() })
+}
+
+/// A kernel as JSON: its names, and what `done` tells of it or why it stays as it was.
+pub fn kernel_json<D, E: Display>(
+    name: &str,
+    result: &Result<D, E>,
+    done: impl FnOnce(&D, &mut Value),
+) -> Value {
+    let mut value = json!({ "name": name, "demangled": demangle(name) });
+    match result {
+        Ok(result) => done(result, &mut value),
+        Err(reason) => value["refused"] = reason.to_string().into(),
+    }
+    value
 }
 
 /// What scheduling anew added, as JSON.

@@ -315,7 +315,7 @@ impl Spiller<'_> {
                 let written = accesses.iter().any(|&(w, r)| w == v && r.writes());
                 !written && !dies(v)
             };
-            let Some(value) = self.furthest_after(excess, accesses, may_leave) else {
+            let Some(value) = self.furthest_after(excess, at, accesses, may_leave) else {
                 match self.rooms.excess(code, block, step, &demand, 0, ALL) {
                     Some(_) => return Err(number),
                     None => break,
@@ -380,12 +380,14 @@ impl Spiller<'_> {
     fn furthest_after(
         &self,
         excess: Excess,
+        now: u32,
         accesses: &[Access],
         may_leave: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         self.worst(excess, may_leave, |value| {
             let at = accesses.iter().position(|&(v, _)| v == value);
-            at.map_or(self.next.of(value), |at| self.next.after(at))
+            let next = at.map_or(self.next.of(value), |at| self.next.after(at));
+            next.saturating_sub(now)
         })
     }
 

@@ -211,7 +211,14 @@ impl Kernel<'_> {
             return Err(RecolourError::OriginalHazard(hazard).into());
         }
         let name = self.function.name;
-        let lowered = lower(name, self.code, &cfg, Keep::Predicates, Form::Spilled)?;
+        let lowered = lower(
+            name,
+            self.code,
+            &cfg,
+            self.code.insts().len(),
+            Keep::Predicates,
+            Form::Spilled,
+        )?;
         let maxnreg = self.options.maxnreg;
         let beyond = self.stated.saturating_sub(named(self.code).into());
         let budget = maxnreg.checked_sub(beyond).filter(|&budget| budget > 8);
@@ -288,7 +295,7 @@ fn scheduled(
             *is_new = false;
         }
     }
-    let (covered, added) = scoreboards::cover(&code, &cfg, &is_new)?;
+    let (covered, added) = scoreboards::cover(&code, &cfg, code.insts().len(), &is_new)?;
     if let Some(inst) = covered.insts().iter().find(|inst| !inst.is_issuable()) {
         return Err(Refusal::Control(Inst::to_string(inst)).into());
     }

@@ -64,9 +64,8 @@ fn recolour_all(cubins: &[&CorpusCubin], options: &RecolourOptions) -> Sum {
     sum
 }
 
-/// Kernels that are refused whatever the strategy: mbarriers, and functions that are called by
-/// their addresses.
-const REFUSED: [&str; 2] = ["bulk", "calls"];
+/// The kernel that is refused whatever the strategy: it has mbarriers.
+const REFUSED: [&str; 1] = ["bulk"];
 
 fn strategies_recolour(sm: u32, least_fewer: usize) {
     let cubins = cubins(sm);

@@ -106,7 +106,7 @@ impl<'d> Cubin<'d> {
     fn callee(&self, relocation: &Relocation) -> Option<(&Function<'d>, usize)> {
         let symbol = self.symbols.get(relocation.symbol as usize)?;
         let is_final = self.linkage == Linkage::Executable && symbol.is_function;
-        let section = symbol.section.filter(|_| is_final && !symbol.is_entry)?;
+        let section = symbol.section.filter(|_| is_final)?;
         // Without an addend, the place itself holds one that is not read.
         relocation.addend?;
         let function = self.functions.iter().find(|f| f.section == section)?;

@@ -220,6 +220,31 @@ fn the_count_stays_what_called_functions_state_or_is_skipped() {
     }
 }
 
+#[test]
+fn a_call_goes_where_symbol_and_addend_say_or_is_skipped() {
+    let Some((mut linked, _)) = cubins() else {
+        return;
+    };
+    let target = |bytes: &[u8]| {
+        let cubin = Cubin::read(bytes).unwrap();
+        let ratio = cubin.function("ratio").unwrap().symbol as u32;
+        let kernel = cubin.function("wide").unwrap();
+        let mut calls = kernel.relocations.iter();
+        let call = *calls.find(|at| at.symbol == ratio).unwrap();
+        let all = cubin.linked(kernel).unwrap();
+        let called = all.links.calls[&(call.offset as usize)].unwrap();
+        (call, called - all.called[0].0)
+    };
+    let (call, behind) = target(&linked);
+    assert_eq!(behind, 0);
+    // Elf64_Rela: offset, kind, symbol, addend.
+    let (kind, symbol) = (call.kind.to_le_bytes(), call.symbol.to_le_bytes());
+    let row = [&call.offset.to_le_bytes()[..], &kind, &symbol].concat();
+    let at = linked.windows(16).position(|bytes| bytes == row).unwrap();
+    linked[at + 16] = 32;
+    assert_eq!(target(&linked).1, 32);
+}
+
 /// Why a kernel of a cubin is refused.
 fn refusal(cubin: &[u8], kernel: &str) -> String {
     let (written, outcomes) = recolour_cubin(cubin, &options(Strategy::Briggs, None), |f| {

@@ -9,6 +9,7 @@ use super::function::offset;
 use super::{Cubin, Function, Linkage, Relocation};
 use crate::cfg::Links;
 use crate::code::{Code, CodeError};
+use crate::isa::Flow;
 
 /// A kernel and what it calls.
 #[derive(Clone, Debug)]
@@ -33,6 +34,22 @@ struct Part<'a, 'd> {
     start: usize,
 }
 
+impl Part<'_, '_> {
+    /// The relocations of calls; others may name functions too, whose addresses they take.
+    fn calls(&self) -> impl Iterator<Item = &Relocation> {
+        let relocations = self.function.relocations.iter();
+        relocations.filter(|relocation| {
+            let at = offset(relocation.offset);
+            let inst = self
+                .code
+                .insts()
+                .get(at / 16)
+                .filter(|_| at.is_multiple_of(16));
+            inst.is_some_and(|inst| matches!(inst.flow(), Flow::Call { .. }))
+        })
+    }
+}
+
 impl<'d> Cubin<'d> {
     /// The code of `function` with the functions in other sections that it calls by name, as
     /// far as the cubin is linked and has them.
@@ -42,8 +59,8 @@ impl<'d> Cubin<'d> {
         let mut next = 0;
         while let Some(here) = parts.get(next) {
             next += 1;
-            let relocations = here.function.relocations.iter();
-            let callees: Vec<_> = relocations.filter_map(|at| self.callee(at)).collect();
+            let calls = here.calls();
+            let callees: Vec<_> = calls.filter_map(|call| self.callee(call)).collect();
             for (callee, _) in callees {
                 let is_known = |part: &Part| part.function.section == callee.section;
                 if !parts.iter().any(is_known) {
@@ -54,24 +71,19 @@ impl<'d> Cubin<'d> {
         }
         let mut links = Links::default();
         let mut insts = Vec::new();
-        for Part {
-            function,
-            code,
-            start,
-        } in &parts
-        {
-            links.append(self.links(function, code), *start);
-            for relocation in &function.relocations {
-                let Some((callee, target)) = self.callee(relocation) else {
+        for part in &parts {
+            links.append(self.links(part.function, &part.code), part.start);
+            for call in part.calls() {
+                let Some((callee, target)) = self.callee(call) else {
                     continue;
                 };
                 let mut starts = parts.iter();
                 let callee = starts.find(|part| part.function.section == callee.section);
-                let place = offset(relocation.offset).saturating_add(*start);
+                let place = offset(call.offset).saturating_add(part.start);
                 let target = callee.map(|callee| target.saturating_add(callee.start));
                 links.calls.insert(place, target);
             }
-            insts.extend_from_slice(code.insts());
+            insts.extend_from_slice(part.code.insts());
         }
         let others = || parts.iter().skip(1);
         links.sections = others().map(|part| part.start).collect();
@@ -106,7 +118,7 @@ impl<'d> Cubin<'d> {
     fn callee(&self, relocation: &Relocation) -> Option<(&Function<'d>, usize)> {
         let symbol = self.symbols.get(relocation.symbol as usize)?;
         let is_final = self.linkage == Linkage::Executable && symbol.is_function;
-        let section = symbol.section.filter(|_| is_final && !symbol.is_entry)?;
+        let section = symbol.section.filter(|_| is_final)?;
         // Without an addend, the place itself holds one that is not read.
         relocation.addend?;
         let function = self.functions.iter().find(|f| f.section == section)?;

@@ -351,6 +351,18 @@ mod tests {
         assert_eq!(waits(3), [1]);
     }
 
+    /// A kept operand that nothing reads again is the kernel's to correct, not the function's.
+    #[test]
+    fn reuse_flags_of_a_called_function_stay() {
+        // FADD R4, R4.reuse, R5
+        let sum = 0x000f_e200_0000_0000_0000_0005_0404_7221 | 1 << 122;
+        let (code, cfg) = code(&[sum, CALL, EXIT, sum, RETURN]);
+        let (covered, added) = cover(&code, &cfg, 3, &[]).unwrap();
+        assert_eq!(added.reuses_dropped, 1);
+        let reuse = |at: usize| covered.insts()[at].control().reuse;
+        assert_eq!((reuse(0), reuse(3)), (0, 1));
+    }
+
     /// A load that signals nothing can't be waited for behind the function.
     #[test]
     fn what_a_called_function_leaves_in_flight_is_refused() {
@@ -376,10 +388,12 @@ mod tests {
         // HFMA2.MMA R2, -RZ, RZ, 0, 0 with a stall of one cycle.
         let slow = 0x000f_e200_0000_0000_0000_0000_ff02_7435;
         let call = CALL & !(0xf << 105) | 1 << 105;
-        let (code, cfg) = code(&[slow, call, EXIT, MOVE, RETURN]);
+        // MOV R8, 0x1
+        let other = MOVE + (6 << 16);
+        let (code, cfg) = code(&[slow, call, EXIT, other, MOVE, RETURN]);
         let found = hazard::check(&code, &cfg);
         assert!(
-            found.iter().any(|h| h.cycles.is_some() && h.second == 3),
+            found.iter().any(|h| h.cycles.is_some() && h.second == 4),
             "{found:?}"
         );
         let (covered, added) = cover(&code, &cfg, 3, &[]).unwrap();

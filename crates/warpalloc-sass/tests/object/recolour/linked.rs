@@ -5,6 +5,8 @@ use crate::tools::{Folder, output, tool};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpalloc::Strategy;
+use warpalloc::generate::Rng;
+use warpalloc_fuzz::damage;
 use warpalloc_sass::object::Cubin;
 use warpalloc_sass::recolour::{Goal, Outcome, RecolourOptions, recolour_cubin};
 use warpalloc_sass::{Cfg, Code, hazard};
@@ -45,7 +47,7 @@ const DECLARED: &str = "
 .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);";
 
 /// Sixteen values live across both calls, which is more than the functions take; `print` calls
-/// what no cubin has, `pointer` by an address.
+/// what no cubin has, `pointer` by an address, `address` calls nothing and takes that of a function.
 fn kernels() -> String {
     let loads: String = (0..16)
         .map(|i| format!("ld.global.f32 %f{i}, [%d0+{}];\n", 4 * i))
@@ -89,6 +91,13 @@ fn kernels() -> String {
       call (o), vprintf, (p, q);
       ld.param.b32 %r1, [o]; }}
     st.global.u32 [%d1], %r1;
+    ret;
+}}
+.visible .entry address(.param .u64 x) {{
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [x];
+    mov.u64 %d2, depth;
+    st.global.u64 [%d1], %d2;
     ret;
 }}
 .visible .entry pointer(.param .u64 x) {{
@@ -218,6 +227,58 @@ fn the_count_stays_what_called_functions_state_or_is_skipped() {
         assert_eq!(result.is_err(), is_refused);
         assert_eq!(stated(&written, "wide"), Some(count));
     }
+}
+
+#[test]
+fn a_function_whose_address_is_taken_is_not_called_or_is_skipped() {
+    let Some((linked, _)) = cubins() else {
+        return;
+    };
+    let cubin = Cubin::read(&linked).unwrap();
+    let kernel = cubin.function("address").unwrap();
+    assert_eq!(cubin.linked(kernel).unwrap().called, []);
+    let options = options(Strategy::Briggs, None);
+    let (_, outcomes) = recolour_cubin(&linked, &options, |_| true).unwrap();
+    assert!(outcome(&outcomes, "address").result.is_ok());
+}
+
+#[test]
+fn damaged_linked_cubins_never_panic_or_is_skipped() {
+    let Some((linked, _)) = cubins() else {
+        return;
+    };
+    let mut rng = Rng::new(5);
+    for _ in 0..2_000 {
+        let mut bytes = linked.clone();
+        damage::bytes(&mut bytes, &mut rng);
+        // Whatever comes of it, it is no panic.
+        let _ = recolour_cubin(&bytes, &options(Strategy::Briggs, None), |_| true);
+    }
+}
+
+#[test]
+fn a_call_goes_where_symbol_and_addend_say_or_is_skipped() {
+    let Some((mut linked, _)) = cubins() else {
+        return;
+    };
+    let target = |bytes: &[u8]| {
+        let cubin = Cubin::read(bytes).unwrap();
+        let ratio = cubin.function("ratio").unwrap().symbol as u32;
+        let kernel = cubin.function("wide").unwrap();
+        let mut calls = kernel.relocations.iter();
+        let call = *calls.find(|at| at.symbol == ratio).unwrap();
+        let all = cubin.linked(kernel).unwrap();
+        let called = all.links.calls[&(call.offset as usize)].unwrap();
+        (call, called - all.called[0].0)
+    };
+    let (call, behind) = target(&linked);
+    assert_eq!(behind, 0);
+    // Elf64_Rela: offset, kind, symbol, addend.
+    let (kind, symbol) = (call.kind.to_le_bytes(), call.symbol.to_le_bytes());
+    let row = [&call.offset.to_le_bytes()[..], &kind, &symbol].concat();
+    let at = linked.windows(16).position(|bytes| bytes == row).unwrap();
+    linked[at + 16] = 32;
+    assert_eq!(target(&linked).1, 32);
 }
 
 /// Why a kernel of a cubin is refused.

@@ -134,6 +134,9 @@ pub enum Goal {
     Granules,
     /// The fewest registers.
     Fewest,
+    /// At most so many, with as few values moved as that takes. A kernel that needs more stays as
+    /// it was.
+    AtMost(u32),
 }
 
 /// How to recolour.
@@ -175,6 +178,19 @@ pub struct Recoloured {
     pub mask_registers: Option<Vec<u32>>,
 }
 
+impl Recoloured {
+    /// What changes in the cubin; nothing where the kernel stays as it was.
+    pub(crate) fn change(&self) -> Option<Change> {
+        Some(Change {
+            code: Some(NewCode::in_place(self.code.as_ref()?.encode())),
+            // A count fits: it is no greater than the one that was read.
+            registers: u8::try_from(self.registers_after).ok(),
+            mask_registers: self.mask_registers.clone(),
+            ..Change::default()
+        })
+    }
+}
+
 /// Recolours one kernel of a cubin.
 pub fn recolour(
     cubin: &Cubin,
@@ -204,15 +220,12 @@ fn recolour_linked(
     if called > stated {
         return Err(RecolourError::CalledRegisters { called, stated });
     }
-    let mut done = recolour_own(function.name, code, &cfg, *own, stated, options)?;
+    let counts = (called, stated);
+    let mut done = recolour_own(function.name, code, &cfg, *own, counts, options)?;
     if let Some(new) = done.code.take() {
         done.mask_registers = attributes::mask_registers(function, code, &new, &cfg)?;
         done.code = Some(new.with_insts(new.insts()[..*own].to_vec()));
     }
-    // The hardware gives a thread its registers once, for the kernel and all it calls.
-    done.registers_after = done.registers_after.max(called);
-    done.fewest = done.fewest.max(called);
-    done.floor = done.floor.max(called);
     Ok(done)
 }
 
@@ -224,16 +237,17 @@ pub fn recolour_code(
     stated: u32,
     options: &RecolourOptions,
 ) -> Result<Recoloured, RecolourError> {
-    recolour_own(name, code, cfg, code.insts().len(), stated, options)
+    recolour_own(name, code, cfg, code.insts().len(), (0, stated), options)
 }
 
-/// Recolours the first `own` instructions of code.
+/// Recolours the first `own` instructions of code that is launched with `stated` registers, and
+/// for no fewer than `called`: a thread gets its registers once, for the kernel and all it calls.
 fn recolour_own(
     name: &str,
     code: &Code,
     cfg: &Cfg,
     own: usize,
-    stated: u32,
+    (called, stated): (u32, u32),
     options: &RecolourOptions,
 ) -> Result<Recoloured, RecolourError> {
     if let Some(&hazard) = hazard::check(code, cfg).first() {
@@ -253,7 +267,7 @@ fn recolour_own(
         registers_after: stated,
         fewest: stated,
         // What the count has beyond the highest register stays.
-        floor: (search.floor() as u32 + beyond).min(stated),
+        floor: (search.floor() as u32 + beyond).max(called).min(stated),
         code: None,
         values: lowered.registers.len(),
         moved: 0,
@@ -272,7 +286,7 @@ fn recolour_own(
             let Some((colours, least)) = search.fewest(options.strategy)? else {
                 return Ok(result);
             };
-            result.fewest = u32::from(least) + beyond;
+            result.fewest = (u32::from(least) + beyond).max(called);
             let granted = |registers: u32| registers.next_multiple_of(REGISTER_GRANULE as u32);
             let budget = match options.goal {
                 Goal::Fewest => least,
@@ -281,10 +295,12 @@ fn recolour_own(
                 }
                 // Fits: it is no more than the original takes.
                 Goal::Granules => (granted(result.fewest) - beyond).min(used.into()) as u8,
+                Goal::AtMost(cap) if result.fewest > cap || stated <= cap => return Ok(result),
+                Goal::AtMost(cap) => (cap - beyond).min(used.into()) as u8,
             };
             let squeezed = match options.goal {
                 Goal::Fewest => None,
-                Goal::Granules => bundles.squeeze(budget),
+                Goal::Granules | Goal::AtMost(_) => bundles.squeeze(budget),
             };
             let mut assignment = squeezed.unwrap_or(colours);
             bundles.settle(&mut assignment, budget);
@@ -314,7 +330,7 @@ fn recolour_own(
         });
     }
     let now = named(&recoloured);
-    result.registers_after = (u32::from(now) + beyond).min(stated);
+    result.registers_after = (u32::from(now) + beyond).max(called).min(stated);
     let moved = assignment.iter().zip(&lowered.registers);
     result.moved = moved.filter(|(new, old)| new != old).count();
     result.kept_banks = bundles.kept_banks(&assignment);
@@ -348,20 +364,7 @@ pub fn recolour_cubin(
         .filter(|f| f.is_entry && is_wanted(f))
     {
         let result = recolour(&cubin, function, options);
-        if let Ok(Recoloured {
-            code: Some(code),
-            registers_after,
-            mask_registers,
-            ..
-        }) = &result
-        {
-            let change = Change {
-                code: Some(NewCode::in_place(code.encode())),
-                // A count fits: it is no greater than the one that was read.
-                registers: u8::try_from(*registers_after).ok(),
-                mask_registers: mask_registers.clone(),
-                ..Change::default()
-            };
+        if let Some(change) = result.as_ref().ok().and_then(Recoloured::change) {
             rewriter.change(function.name, change)?;
         }
         outcomes.push(Outcome {

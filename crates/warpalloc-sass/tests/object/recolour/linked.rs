@@ -7,6 +7,7 @@ use std::process::Command;
 use warpalloc::Strategy;
 use warpalloc::generate::Rng;
 use warpalloc_fuzz::damage;
+use warpalloc_sass::allocate::{AllocateOptions, allocate_kernel};
 use warpalloc_sass::object::Cubin;
 use warpalloc_sass::recolour::{Goal, Outcome, RecolourOptions, recolour_cubin};
 use warpalloc_sass::{Cfg, Code, hazard};
@@ -192,6 +193,24 @@ fn a_kernel_that_calls_other_sections_is_recoloured_and_they_are_not_or_is_skipp
             assert!(done.registers_after < done.registers_before);
         }
     }
+}
+
+#[test]
+fn a_cap_is_met_without_spill_code_and_not_below_what_is_called_or_is_skipped() {
+    let Some((linked, _)) = cubins() else {
+        return;
+    };
+    let cubin = Cubin::read(&linked).unwrap();
+    let kernel = cubin.function("wide").unwrap();
+    let count = kernel.registers.unwrap();
+    let called = cubin.linked(kernel).unwrap().called_registers;
+    assert!(called + 1 < count, "{called} {count}");
+    let within = |cap: u32| allocate_kernel(&linked, "wide", &AllocateOptions::new(cap));
+    let done = within(count - 1).unwrap();
+    assert_eq!(done.instructions_before, done.instructions_after);
+    assert!(done.registers_after < count && done.bytes.is_some());
+    let error = within(called - 1).unwrap_err().to_string();
+    assert!(error.contains("it calls code that is not here"), "{error}");
 }
 
 #[test]

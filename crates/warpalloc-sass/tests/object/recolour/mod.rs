@@ -2,5 +2,5 @@
 
 mod corpus;
 mod linked;
-mod reaching;
+pub mod reaching;
 mod small;

@@ -152,6 +152,10 @@ impl Request<'_> {
 /// The machine code of a choice.
 pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseError> {
     let ptxas = request.ptxas.ok_or(ChooseError::NoPtxas)?;
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    if let Some(cubin) = cache.and_then(|cache| cache.cubin(&request)) {
+        return Ok(cubin);
+    }
     let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
     let facts = Facts::of(&module, request.options);
     let mut cubin = ptxas.assemble(Assembly {
@@ -189,6 +193,9 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
             cubin = spilled.unwrap_or(cubin);
         }
     }
+    if let Some(cache) = cache {
+        cache.put_cubin(&request, &cubin);
+    }
     Ok(cubin)
 }
 
@@ -196,29 +203,29 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
 ///
 /// `progress` is told how many kernels are done.
 pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, ChooseError> {
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    if let Some(kept) = cache.and_then(|cache| cache.get(&request)) {
+        return Ok(kept);
+    }
     let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
     let wanted = wanted_functions(&module, request.options)?;
     let facts = Facts::of(&module, request.options);
-    let cache = request.cache.filter(|_| request.measure.is_none());
-    let request = Request { cache, ..request };
-    let kept = cache.and_then(|cache| cache.get(&request));
-    let (kernels, result) = match kept {
-        Some(kernels) => (kernels, None),
-        None => {
-            let mut outcomes = chosen(request, &wanted, &facts, progress)?;
-            // A module of one function is what was made of that.
-            let result = match (&wanted[..], &mut outcomes[..]) {
-                ([_], [only]) => only.result.take(),
-                _ => None,
-            };
-            (outcomes.into_iter().map(|o| o.choice).collect(), result)
-        }
+    let mut outcomes = chosen(request, &wanted, &facts, progress)?;
+    // A module of one function is what was made of that.
+    let result = match (&wanted[..], &mut outcomes[..]) {
+        ([_], [only]) => only.result.take(),
+        _ => None,
     };
+    let kernels: Vec<KernelChoice> = outcomes.into_iter().map(|o| o.choice).collect();
     let result = match (result, &kernels[..]) {
         (Some(result), [choice]) => with_reason(result, choice),
         _ => joined(request, &wanted, &kernels)?,
     };
-    Ok(Choice { result, kernels })
+    let choice = Choice { result, kernels };
+    if let Some(cache) = cache {
+        cache.put(&request, &choice);
+    }
+    Ok(choice)
 }
 
 fn chosen(
@@ -228,20 +235,15 @@ fn chosen(
     progress: Option<Progress>,
 ) -> Result<Vec<Chosen>, ChooseError> {
     let work = || choose_each(request, wanted, facts, progress);
-    let outcomes = match request.options.jobs {
+    match request.options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
             // More threads than functions have nothing to do.
             .num_threads(jobs.clamp(1, wanted.len().clamp(1, MOST_THREADS)))
             .build()
             .map_err(PtxError::from)?
-            .install(work)?,
-        None => work()?,
-    };
-    if let Some(cache) = request.cache {
-        let kernels: Vec<&KernelChoice> = outcomes.iter().map(|o| &o.choice).collect();
-        cache.put(&request, &kernels);
+            .install(work),
+        None => work(),
     }
-    Ok(outcomes)
 }
 
 /// A function with a body.

@@ -48,8 +48,8 @@ impl Cache {
     }
 
     /// Keeps what was chosen. A folder that cannot be written to keeps nothing.
-    pub(crate) fn put(&self, request: &Request, kernels: &[&KernelChoice]) {
-        let kept: Vec<Value> = kernels.iter().copied().map(write_choice).collect();
+    pub(crate) fn put(&self, request: &Request, kernels: &[KernelChoice]) {
+        let kept: Vec<Value> = kernels.iter().map(write_choice).collect();
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(&self.folder)?;
             let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;

@@ -98,9 +98,8 @@ impl Contest<'_> {
             Ok(built) => built,
             Err(unbuilt) => {
                 let reason = format!("left as it is: {}", unbuilt.reason);
-                let choice = left(reason, Vec::new());
                 return Ok(Chosen {
-                    choice,
+                    choice: left(reason, Vec::new()),
                     result: None,
                 });
             }

@@ -4,9 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use warpalloc_choose::judge::{Machine, Setting, judge};
-use warpalloc_choose::{Assembly, Cache, Candidate, Choice, Measure, Ptxas, Request, choose};
+use warpalloc_choose::{
+    Assembly, Cache, Candidate, Choice, KernelChoice, Measure, Ptxas, Request, choose,
+};
 use warpalloc_ptx::contract::Contraction;
-use warpalloc_ptx::module::{ModuleOptions, Outcome, allocate_module};
+use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, allocate_module};
 
 fn ptxas() -> Option<PathBuf> {
     let found = std::env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
@@ -228,6 +230,29 @@ fn a_choice_for_one_function_is_what_its_options_make() {
             assert_eq!(*reason, choice.kernels[0].reason);
         }
     }
+}
+
+/// Each kernel is tried in a module without the others, and stands in the result as if it had been
+/// allocated among them.
+#[test]
+fn kernels_of_a_module_are_what_their_options_make_of_the_whole() {
+    let source = corpus("wide.sm_90.ptx");
+    let mut options = options("", 24);
+    options.entries.clear();
+    let choice = chosen(&source, &options, None);
+    let is_changed = |kernel: &KernelChoice| kernel.chosen != Candidate::Original;
+    assert!(choice.kernels.iter().any(is_changed));
+    let mut text = source.clone();
+    for kernel in &choice.kernels {
+        let options = kernel.chosen.options(&options, &kernel.name);
+        let result = allocate_module(&text, &options, None).unwrap();
+        let is_own = |report: &&FunctionReport| report.name == kernel.name;
+        let lines = [&result, &choice.result]
+            .map(|r| r.functions.iter().find(is_own).map(|f| f.instructions));
+        assert_eq!(lines[0], lines[1]);
+        text = result.text;
+    }
+    assert_eq!(choice.result.text, text);
 }
 
 /// The second call is answered by a ptxas that is no longer there.

@@ -6,7 +6,8 @@
 A cell is registers and the time over that of ptxas's own cubin. Every cell stands for output that
 was compared bit by bit; one that differed would read WRONG. WARPALLOC is the command, which says how
 many warps a multiprocessor holds; blocks and dynamic shared memory are those of corpus/manifests.
-Rows called `random...` are a table of their own.
+Rows called `random...` are a table of their own; PTX that was compiled for another architecture than
+the GPU's is left out.
 """
 import functools
 import json
@@ -111,7 +112,7 @@ def per_random(rows):
 def main():
     command, commit, *paths = sys.argv[1:]
     runs = [json.load(open(path)) for path in paths]
-    rows = [row for run in runs for row in run["rows"]]
+    rows = [row for run in runs for row in run["rows"] if row["source"].endswith(run["setup"]["arch"])]
     setups = dict.fromkeys(", ".join(f"{key} {run['setup'][key]}" for key in sorted(run["setup"])) for run in runs)
     chosen = [row for row in rows if not row["space"].startswith("random")]
     random = [row for row in rows if row["space"].startswith("random")]
@@ -119,7 +120,8 @@ def main():
     print("```sh\nbench/gpu/recolour.py WARPALLOC COMMIT RESULTS.json... > bench/results/recolour-h200.md\n```\n")
     print("RESULTS.json is what `warpalloc-gpu --caps none --strategies none --fmad` wrote for these rows")
     print(f"([bench/gpu](../gpu/README.md)) at {commit}: `--regalloc NAME --fewest --strict`, `granule` without a name and")
-    print("without `--fewest`, and random registers (`--shuffle-registers SEED --strict`).\n")
+    print("without `--fewest`, and random registers (`--shuffle-registers SEED --strict`). PTX for older architectures")
+    print("is left out.\n")
     for setup in setups:
         print(f"Setup: {setup}.\n")
     print("`warps`: resident warps per multiprocessor at the manifest's launch, and the most that a row of the kernel")

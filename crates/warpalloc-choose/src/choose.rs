@@ -8,6 +8,7 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, Progress, PtxError, Treatment,
     allocate_module,
 };
+use warpalloc_ptx::{Edits, Slices};
 use warpalloc_sass::allocate::{AllocateError, AllocateOptions, allocate_kernel};
 use warpalloc_sass::spills::{self, spills_to_shared};
 
@@ -152,7 +153,11 @@ impl Request<'_> {
 /// The machine code of a choice.
 pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseError> {
     let ptxas = request.ptxas.ok_or(ChooseError::NoPtxas)?;
-    let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    if let Some(cubin) = cache.and_then(|cache| cache.cubin(&request)) {
+        return Ok(cubin);
+    }
+    let module = parse(request.source)?;
     let facts = Facts::of(&module, request.options);
     let mut cubin = ptxas.assemble(Assembly {
         text: &choice.result.text,
@@ -189,6 +194,9 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
             cubin = spilled.unwrap_or(cubin);
         }
     }
+    if let Some(cache) = cache {
+        cache.put_cubin(&request, &cubin);
+    }
     Ok(cubin)
 }
 
@@ -196,52 +204,62 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
 ///
 /// `progress` is told how many kernels are done.
 pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, ChooseError> {
-    let module = warpalloc_ptx::parse(request.source).map_err(|e| PtxError::Source(Box::new(e)))?;
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    if let Some(kept) = cache.and_then(|cache| cache.get(&request)) {
+        return Ok(kept);
+    }
+    let module = parse(request.source)?;
     let wanted = wanted_functions(&module, request.options)?;
     let facts = Facts::of(&module, request.options);
-    let cache = request.cache.filter(|_| request.measure.is_none());
-    let request = Request { cache, ..request };
-    let kept = cache.and_then(|cache| cache.get(&request));
-    let (kernels, result) = match kept {
-        Some(kernels) => (kernels, None),
-        None => {
-            let mut outcomes = chosen(request, &wanted, &facts, progress)?;
-            // A module of one function is what was made of that.
-            let result = match (&wanted[..], &mut outcomes[..]) {
-                ([_], [only]) => only.result.take(),
-                _ => None,
-            };
-            (outcomes.into_iter().map(|o| o.choice).collect(), result)
-        }
-    };
-    let result = match (result, &kernels[..]) {
-        (Some(result), [choice]) => with_reason(result, choice),
-        _ => joined(request, &wanted, &kernels)?,
-    };
-    Ok(Choice { result, kernels })
+    let slices = Slices::new(&module);
+    let chosen = choose_all(request, &wanted, &facts, &slices, progress)?;
+    let (kernels, made): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
+    let result = joined(request, &wanted, &slices, &kernels, made)?;
+    let choice = Choice { result, kernels };
+    if let Some(cache) = cache {
+        cache.put(&request, &choice);
+    }
+    Ok(choice)
 }
 
-fn chosen(
+fn choose_all(
     request: Request,
     wanted: &[Wanted],
     facts: &Facts,
+    slices: &Slices,
     progress: Option<Progress>,
-) -> Result<Vec<Chosen>, ChooseError> {
-    let work = || choose_each(request, wanted, facts, progress);
-    let outcomes = match request.options.jobs {
+) -> Result<Vec<(KernelChoice, Option<Made>)>, ChooseError> {
+    let work = || choose_each(request, wanted, facts, slices, progress);
+    match request.options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
             // More threads than functions have nothing to do.
             .num_threads(jobs.clamp(1, wanted.len().clamp(1, MOST_THREADS)))
             .build()
             .map_err(PtxError::from)?
-            .install(work)?,
-        None => work()?,
-    };
-    if let Some(cache) = request.cache {
-        let kernels: Vec<&KernelChoice> = outcomes.iter().map(|o| &o.choice).collect();
-        cache.put(&request, &kernels);
+            .install(work),
+        None => work(),
     }
-    Ok(outcomes)
+}
+
+/// What was made of one kernel.
+struct Made {
+    text: String,
+    report: FunctionReport,
+}
+
+impl Made {
+    /// The part of a module that is the kernel's.
+    fn of(result: ModuleResult, kernel: &str) -> Result<Option<Made>, PtxError> {
+        let module = parse(&result.text)?;
+        let text = defined(&module, kernel).map(|function| function.span.text(&result.text));
+        let mut reports = result.functions.into_iter();
+        let report = reports.find(|report| report.name == kernel);
+        let made = text.zip(report).map(|(text, report)| Made {
+            text: text.to_owned(),
+            report,
+        });
+        Ok(made)
+    }
 }
 
 /// A function with a body.
@@ -323,14 +341,19 @@ fn choose_each(
     request: Request,
     wanted: &[Wanted],
     facts: &Facts,
+    slices: &Slices,
     progress: Option<Progress>,
-) -> Result<Vec<Chosen>, ChooseError> {
+) -> Result<Vec<(KernelChoice, Option<Made>)>, ChooseError> {
     let kernels: Vec<&Wanted> = wanted.iter().filter(|w| w.is_entry).collect();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let chosen = kernels.par_iter().map(|kernel| {
-        let choice = launched(request, &kernel.name, |request| {
+        let source = slices.of(&kernel.name);
+        let chosen = launched(request, &kernel.name, |request| {
             let contest = Contest {
-                request,
+                request: Request {
+                    source: &source,
+                    ..request
+                },
                 facts,
                 kernel: &kernel.name,
             };
@@ -340,7 +363,9 @@ fn choose_each(
             let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             progress(done + 1, kernels.len());
         }
-        choice
+        let Chosen { choice, result } = chosen?;
+        let made = result.map(|result| Made::of(result, &kernel.name));
+        Ok((choice, made.transpose()?.flatten()))
     });
     chosen.collect()
 }
@@ -367,56 +392,56 @@ fn launched<T>(
     })
 }
 
-/// The same with the reason of the choice where the kernel stays as it is.
-fn with_reason(mut result: ModuleResult, choice: &KernelChoice) -> ModuleResult {
-    let mut functions = result.functions.iter_mut();
-    let own = functions.find(|function| function.name == choice.name);
-    if let Some(Outcome::Kept(reason)) = own.map(|function| &mut function.outcome) {
-        reason.clone_from(&choice.reason);
-    }
-    result
-}
-
 /// The module with each kernel allocated as chosen, and each device function as it is.
 fn joined(
     request: Request,
     wanted: &[Wanted],
+    slices: &Slices,
     kernels: &[KernelChoice],
+    made: Vec<Option<Made>>,
 ) -> Result<ModuleResult, ChooseError> {
-    let mut text = request.source.to_owned();
-    let mut reports: Vec<FunctionReport> = Vec::new();
-    let mut last = None;
-    for function in wanted {
-        let choice = kernels.iter().find(|choice| choice.name == function.name);
-        let candidate = choice.map_or(Candidate::Original, |choice| choice.chosen);
-        let mut result = match function.is_entry {
-            true => launched(request, &function.name, |request| {
-                let options = candidate.options(request.options, &function.name);
-                Ok(allocate_module(&text, &options, None)?)
+    let names = wanted.iter().map(|function| function.name.clone());
+    let left = ModuleOptions {
+        treatment: Treatment::Leave,
+        entries: names.collect(),
+        ..request.options.clone()
+    };
+    let result = allocate_module(request.source, &left, None)?;
+    let module = parse(&result.text)?;
+    let mut functions = result.functions;
+    let mut edits = Edits::new();
+    for (choice, made) in kernels.iter().zip(made) {
+        let made = match made {
+            Some(made) => Some(made),
+            None => launched(request, &choice.name, |request| {
+                let options = choice.chosen.options(request.options, &choice.name);
+                let result = allocate_module(&slices.of(&choice.name), &options, None)?;
+                Ok(Made::of(result, &choice.name)?)
             })?,
-            false => {
-                let mut options = candidate.options(request.options, &function.name);
-                options.treatment = Treatment::Leave;
-                allocate_module(&text, &options, None)?
-            }
         };
-        if let Some(choice) = choice {
-            result = with_reason(result, choice);
-        }
-        text = std::mem::take(&mut result.text);
-        let own = result.functions.iter().find(|f| f.name == function.name);
-        reports.extend(own.cloned());
-        last = Some(result);
-    }
-    let mut functions = last.map(|result| result.functions).unwrap_or_default();
-    for function in &mut functions {
-        if let Some(report) = reports.iter().find(|report| report.name == function.name) {
-            *function = report.clone();
+        let place = defined(&module, &choice.name).map(|function| function.span);
+        let report = functions.iter_mut().find(|f| f.name == choice.name);
+        if let (Some(made), Some(place), Some(report)) = (made, place, report) {
+            edits.replace(place, &made.text);
+            *report = made.report;
+            if let Outcome::Kept(reason) = &mut report.outcome {
+                reason.clone_from(&choice.reason);
+            }
         }
     }
+    let text = edits.apply(&result.text).map_err(PtxError::from)?;
     Ok(ModuleResult {
         text,
         functions,
         promoted: None,
     })
+}
+
+fn parse(text: &str) -> Result<Module<'_>, PtxError> {
+    warpalloc_ptx::parse(text).map_err(|error| PtxError::Source(Box::new(error)))
+}
+
+fn defined<'m, 'a>(module: &'m Module<'a>, name: &str) -> Option<&'m Function<'a>> {
+    let mut functions = module.functions();
+    functions.find(|function| function.name.text == name && function.body.is_some())
 }

@@ -5,6 +5,9 @@
 //! call of the function it is in. Paths that enter by one call and return to another are in
 //! the graph too, so that what is computed over it holds for every path that can run.
 //!
+//! A call by an address that counts from the beginning of the code is an edge to every function
+//! that `Links` says may be called so.
+//!
 //! A call is taken to return behind itself. ptxas also uses a guarded `CALL.REL.NOINC` as a
 //! branch to code that never returns; no return is reachable from there, so that it has no
 //! edge back either.
@@ -23,11 +26,36 @@ use std::ops::Range;
 pub struct Links {
     /// Where functions begin that may be entered from outside, beside offset 0.
     pub entries: Vec<usize>,
+    /// For the offset of a call by an address in registers, where in this code it can go; one
+    /// that is not here goes elsewhere.
+    pub by_address: FxHashMap<usize, Vec<usize>>,
     /// For the offset of an indirect branch, where it can go.
     pub tables: FxHashMap<usize, Vec<usize>>,
     /// For the offset of a call whose target a relocation gives, where in this code it goes;
     /// none for a function elsewhere.
     pub calls: FxHashMap<usize, Option<usize>>,
+    /// Where the code of another section begins. Control does not run into it from the
+    /// instruction before.
+    pub sections: Vec<usize>,
+}
+
+impl Links {
+    /// Takes in what is known about code that stands at `start` of this one.
+    pub(crate) fn append(&mut self, other: Links, start: usize) {
+        let moved = |at: usize| at.saturating_add(start);
+        let all = |places: Vec<usize>| places.into_iter().map(moved).collect();
+        let lists = |map: FxHashMap<usize, Vec<usize>>| {
+            let rows = map.into_iter();
+            rows.map(move |(at, places)| (moved(at), all(places)))
+        };
+        self.entries.extend(other.entries.into_iter().map(moved));
+        self.sections.extend(other.sections.into_iter().map(moved));
+        self.by_address.extend(lists(other.by_address));
+        self.tables.extend(lists(other.tables));
+        let calls = other.calls.into_iter();
+        self.calls
+            .extend(calls.map(|(at, to)| (moved(at), to.map(moved))));
+    }
 }
 
 /// The control flow of code cannot be told.
@@ -163,7 +191,7 @@ impl Cfg {
 struct Ends {
     next: bool,
     targets: SmallVec<[usize; 2]>,
-    call: Option<usize>,
+    calls: SmallVec<[usize; 2]>,
     returns: bool,
     exits: bool,
     ends_block: bool,
@@ -199,7 +227,7 @@ impl Builder<'_> {
         let mut ends = Ends {
             next: true,
             targets: SmallVec::new(),
-            call: None,
+            calls: SmallVec::new(),
             returns: false,
             exits: false,
             ends_block: false,
@@ -230,11 +258,16 @@ impl Builder<'_> {
                 }
             }
             Flow::Call { target } => match (self.links.calls.get(&at), target) {
-                (Some(&Some(inside)), _) => ends.call = Some(self.index(at, inside as i64)?),
+                (Some(&Some(inside)), _) => ends.calls.push(self.index(at, inside as i64)?),
                 (None, CallTarget::Relative(displacement)) => {
-                    ends.call = Some(self.index(at, relative(displacement))?);
+                    ends.calls.push(self.index(at, relative(displacement))?);
                 }
-                (Some(None), _) | (None, CallTarget::Absolute(_) | CallTarget::Indirect) => {}
+                (None, CallTarget::Indirect | CallTarget::IndirectFrom(_)) => {
+                    for &target in self.links.by_address.get(&at).into_iter().flatten() {
+                        ends.calls.push(self.index(at, target as i64)?);
+                    }
+                }
+                (Some(None), _) | (None, CallTarget::Absolute(_)) => {}
             },
             Flow::Return => {
                 ends.next = guarded;
@@ -267,8 +300,14 @@ impl Builder<'_> {
         entry_insts.sort_unstable();
         entry_insts.dedup();
         leaders.extend(entry_insts.iter().copied());
+        let mut section_insts = Vec::new();
+        for &section in &self.links.sections {
+            let inst = self.index(section, section as i64);
+            section_insts.push(inst.map_err(|_| CfgError::Entry { offset: section })?);
+        }
+        leaders.extend(section_insts.iter().copied());
         for (index, ends) in ends.iter().enumerate() {
-            leaders.extend(ends.targets.iter().copied().chain(ends.call));
+            leaders.extend(ends.targets.iter().chain(&ends.calls).copied());
             if ends.ends_block && index + 1 < count {
                 leaders.insert(index + 1);
             }
@@ -301,7 +340,7 @@ impl Builder<'_> {
             }
             let inst = &self.code.insts()[block.insts.end - 1];
             block.calls = matches!(inst.flow(), Flow::Call { .. });
-            block.calls_outside = block.calls && last.call.is_none();
+            block.calls_outside = block.calls && last.calls.is_empty();
             if last.exits {
                 block.leaves = Leave::Exit;
             }
@@ -318,6 +357,13 @@ impl Builder<'_> {
             return Err(CfgError::End {
                 offset: Code::offset(count),
             });
+        }
+        for last in section_insts.iter().filter_map(|inst| inst.checked_sub(1)) {
+            if ends[last].next && reachable.contains(block_of[last]) {
+                return Err(CfgError::End {
+                    offset: Code::offset(last + 1),
+                });
+            }
         }
         for number in 0..blocks.len() {
             for succ in blocks[number].succs.clone() {
@@ -343,7 +389,7 @@ impl Builder<'_> {
     ) {
         let mut callers: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         for (number, block) in blocks.iter().enumerate() {
-            if let Some(callee) = ends[block.insts.end - 1].call {
+            for &callee in &ends[block.insts.end - 1].calls {
                 callers.entry(block_of[callee]).or_default().push(number);
             }
         }
@@ -374,12 +420,13 @@ impl Builder<'_> {
         let count = blocks.len();
         for (number, block) in blocks.iter_mut().enumerate() {
             let last = block.insts.end - 1;
-            if let Some(callee) = ends[last].call {
-                if self.code.insts()[last].guard().is_none() {
-                    block.succs.retain(|succ| *succ != number + 1);
-                }
-                block.succs.push(block_of[callee]);
+            let calls = &ends[last].calls;
+            if !calls.is_empty() && self.code.insts()[last].guard().is_none() {
+                block.succs.retain(|succ| *succ != number + 1);
             }
+            block
+                .succs
+                .extend(calls.iter().map(|&callee| block_of[callee]));
         }
         for (block, site) in returns.into_iter().filter(|&(_, site)| site < count) {
             blocks[block].succs.push(site);

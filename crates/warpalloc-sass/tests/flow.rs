@@ -169,6 +169,49 @@ fn a_call_outside_reads_what_can_be_passed_and_kills_nothing() {
 }
 
 #[test]
+fn a_call_by_address_goes_to_every_function_that_may_be_called_so() {
+    let code = code(&[
+        // CALL.REL.NOINC R2, counted from the beginning of the code
+        jump(0x344, PT, -1) | 2 << 24, // 0
+        add(0, 5, 7),                  // 1
+        exit(PT),                      // 2
+        add(5, 4, 4),                  // 3: one function
+        ret(),                         // 4
+        add(5, 6, 6),                  // 5: the other
+        ret(),                         // 6
+    ]);
+    let mut links = Links::default();
+    let cfg = Cfg::build(&code, &links).unwrap();
+    assert!(cfg.blocks()[0].calls_outside);
+    links.by_address.insert(0, vec![48, 80]);
+    let cfg = Cfg::build(&code, &links).unwrap();
+    let calls = &cfg.blocks()[0];
+    assert!(calls.calls && !calls.calls_outside);
+    assert_eq!(
+        calls.succs.as_slice(),
+        [cfg.block_of(3), cfg.block_of(5)],
+        "and not behind itself"
+    );
+    for function in [3, 5] {
+        let function = &cfg.blocks()[cfg.block_of(function)];
+        assert_eq!(function.succs.as_slice(), [cfg.block_of(1)]);
+        assert_eq!(function.leaves, Leave::No);
+    }
+    assert_eq!(live_before(&code, &links)[0], "R2 R3 R4 R6 R7 R20 R21");
+}
+
+#[test]
+fn control_does_not_run_into_another_section() {
+    let code = code(&[call(1), exit(0), mov(0, PT), ret()]);
+    let mut links = Links::default();
+    Cfg::build(&code, &links).unwrap();
+    links.sections.push(32);
+    // The guarded EXIT may fall through.
+    let error = Cfg::build(&code, &links).unwrap_err();
+    assert_eq!(error, CfgError::End { offset: 32 });
+}
+
+#[test]
 fn a_return_to_unknown_code_reads_every_register() {
     let code = code(&[add(5, 4, 6), mov(9, PT), ret()]);
     let cfg = Cfg::build(&code, &Links::default()).unwrap();

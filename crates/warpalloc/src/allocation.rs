@@ -73,6 +73,7 @@ impl<'a> OperandPlaces<'a> {
 
 /// How much spill memory one thread needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Frame {
     /// Bytes of local memory.
     pub local: u32,
@@ -268,6 +269,13 @@ impl Edits {
         edges[start..end].iter().map(|(_, edit)| edit)
     }
 
+    /// The edits on all edges, edge by edge, each with its point.
+    pub(crate) fn on_edges(&self) -> impl Iterator<Item = (Point, &Edit)> {
+        let edges = self.list[self.edges..].iter();
+        edges.map(|(point, edit)| (*point, edit))
+    }
+
+    #[inline]
     fn slot(&self, slot: usize) -> impl Iterator<Item = &Edit> {
         let edits = match self.starts.get(slot..=slot + 1) {
             Some(&[start, end]) => &self.list[start as usize..end as usize],

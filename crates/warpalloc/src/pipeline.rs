@@ -13,8 +13,8 @@
 
 use crate::allocation::{Allocation, Frame};
 use crate::analysis::{Liveness, live_through_calls};
-use crate::cleanup::{self, Code, legal_moves};
-use crate::colour::scan::{self, Walk};
+use crate::cleanup::{self, CleanupCounts, Code, Inserted, legal_moves};
+use crate::colour::scan::{Scan, Walk};
 use crate::colour::{
     self, Attempt, Coloured, Colourer, FrameUse, MAX_INSTS_TO_COMPARE, Positions, Problem,
     attempts, colour_until_done, count_copies, join_reloads, must_spill, shrink,
@@ -176,6 +176,11 @@ impl<'a> Pipeline<'a> {
         if self.options.strategy == Strategy::Naive {
             return self.naive(self.stats());
         }
+        if self.options.strategy == Strategy::Scan
+            && let Some(allocation) = self.walk()?
+        {
+            return Ok(allocation);
+        }
         let (first, others) = attempts(self.options);
         let hoisting = self.prepare(first.hoist)?;
         let mut best = self.attempt(&hoisting, first, colourer)?;
@@ -187,6 +192,60 @@ impl<'a> Pipeline<'a> {
         best = best.or_cheaper(without, 0.0);
         let base = if best.attempt.hoist { hoisting } else { plain };
         self.try_rematerialised(base, best, &others, colourer)
+    }
+
+    /// The allocation of one walk over the blocks, which is compared with no other; none
+    /// where a pinned value finds no place.
+    fn walk(&self) -> Result<Option<Allocation>, Error> {
+        let mut stats = self.stats();
+        let Some(mut scan) = self.scan(None, &mut stats)? else {
+            return Ok(None);
+        };
+        if self.options.schedule && scan.is_over_budget() {
+            let mut clock = Clock::start();
+            let order = self.order();
+            clock.lap(&mut stats, "schedule");
+            if order.is_some() {
+                let Some(scheduled) = self.scan(order.clone(), &mut stats)? else {
+                    return Ok(None);
+                };
+                scan = scheduled;
+            }
+        }
+        match self.walked(scan, &mut stats)? {
+            Walk::Done(allocation, _) => Ok(Some(*allocation)),
+            Walk::Stuck => self.naive(stats).map(Some),
+            Walk::Unpinned => Ok(None),
+        }
+    }
+
+    /// The function in this order, ready for a walk over its blocks.
+    fn scan(&self, order: Option<Vec<Inst>>, stats: &mut Stats) -> Result<Option<Scan<'a>>, Error> {
+        let mut clock = Clock::start();
+        let program = Program::without_edges(self.function, self.target, order)?;
+        stats.values = program.values.len() as u32;
+        clock.lap(stats, "build");
+        let scan = Scan::of_function(program, self.target, self.liveness);
+        clock.lap(stats, "analyse");
+        Ok(scan)
+    }
+
+    /// Walks over the blocks, and cleans up.
+    fn walked(&self, scan: Scan, stats: &mut Stats) -> Result<Walk, Error> {
+        let mut clock = Clock::start();
+        let space = spill_space(self.function, self.target, self.options);
+        let mut walk = scan.walk(space.unwrap_or_default(), stats)?;
+        if let Walk::Done(allocation, inserted) = &mut walk {
+            clock.lap(&mut allocation.stats, "walk");
+            self.clean_up(allocation, *inserted)?;
+        }
+        Ok(walk)
+    }
+
+    /// A schedule of lower pressure, if there is one.
+    fn order(&self) -> &Option<Vec<Inst>> {
+        self.order
+            .get_or_init(|| schedule(self.function, self.target, self.liveness))
     }
 
     /// Goes on with values computed at their readers, where that is cheaper.
@@ -292,9 +351,7 @@ impl<'a> Pipeline<'a> {
             return Ok(base);
         }
         let mut clock = Clock::start();
-        let order = self
-            .order
-            .get_or_init(|| schedule(self.function, self.target, self.liveness));
+        let order = self.order();
         clock.lap(&mut base.stats, "schedule");
         if let Some(order) = order {
             let stats = base.stats;
@@ -398,14 +455,12 @@ impl<'a> Pipeline<'a> {
         colourer: &mut dyn Colourer,
         stats: &mut Stats,
     ) -> Result<Option<Allocation>, Error> {
-        if self.options.strategy == Strategy::Scan {
-            let space = spill_space(self.function, self.target, self.options);
-            let space = space.unwrap_or_default();
-            match scan::walk(&base.problem, self.liveness, space, stats)? {
-                Walk::Done(mut allocation) => {
-                    self.clean_up(&mut allocation)?;
-                    return Ok(Some(*allocation));
-                }
+        let order = &base.problem.program.order;
+        if self.options.strategy == Strategy::Scan
+            && let Some(scan) = self.scan(order.clone(), stats)?
+        {
+            match self.walked(scan, stats)? {
+                Walk::Done(allocation, _) => return Ok(Some(*allocation)),
                 Walk::Stuck => return Ok(None),
                 Walk::Unpinned => {}
             }
@@ -447,7 +502,7 @@ impl<'a> Pipeline<'a> {
         let space = spill_space(self.function, self.target, self.options).unwrap_or_default();
         let mut allocation = emit(&problem.program, self.target, space, &colours, stats)?;
         clock.lap(&mut allocation.stats, "emit");
-        self.clean_up(&mut allocation)?;
+        self.clean_up(&mut allocation, Inserted::Unknown)?;
         allocation.stats.hoisted = count_hoisted(&allocation, &base.hoisted);
         Ok(allocation)
     }
@@ -459,26 +514,40 @@ impl<'a> Pipeline<'a> {
         allocation.stats.fell_back = self.options.strategy != Strategy::Naive;
         allocation.stats.iterations = stats.iterations;
         allocation.stats.live_through_calls = stats.live_through_calls;
-        self.clean_up(&mut allocation)?;
+        self.clean_up(&mut allocation, Inserted::Unknown)?;
         Ok(allocation)
     }
 
-    fn clean_up(&self, allocation: &mut Allocation) -> Result<(), Error> {
+    fn clean_up(&self, allocation: &mut Allocation, inserted: Inserted) -> Result<(), Error> {
         let mut clock = Clock::start();
         let limits_moves = self.target.limits_moves();
         let is_wanted = self.options.cleanup || limits_moves;
-        if is_wanted && cleanup::has_work(self.function, allocation) {
+        let inserted = match limits_moves {
+            true => Inserted::Unknown,
+            false => inserted,
+        };
+        // A walk over the blocks inserts next to nothing that a second round would find.
+        let rounds = match self.options.strategy {
+            Strategy::Scan => 1,
+            _ => cleanup::ROUNDS,
+        };
+        if is_wanted && cleanup::has_work(self.function, allocation, inserted) {
             let mut code = Code::new(self.function, self.target, allocation, self.scratch);
+            let mut is_changed = !code.is_frameless();
             if self.options.cleanup {
-                cleanup::run(&mut code);
+                is_changed |= cleanup::run(&mut code, rounds) != CleanupCounts::default();
                 frame::reorder_slots::run(&mut code, allocation.frame);
                 frame::merge_accesses::run(&mut code, allocation.frame);
             }
             if limits_moves && !legal_moves::is_legal(&code) {
                 let space = spill_space(self.function, self.target, self.options)?;
                 legal_moves::run(&mut code, space, &mut allocation.frame);
+                is_changed = true;
             }
-            code.write_to(allocation, self.scratch);
+            match is_changed {
+                true => code.write_to(allocation, self.scratch),
+                false => code.recycle(self.scratch),
+            }
         }
         clock.lap(&mut allocation.stats, "clean up");
         frame::compact::compact(self.function, self.target, allocation, self.options);

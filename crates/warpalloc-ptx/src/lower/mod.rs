@@ -41,6 +41,7 @@ use warpalloc::target::{File, Target};
 
 /// Why a function is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PassedThrough {
     /// What stands against allocating it.
     pub reason: String,

@@ -10,6 +10,9 @@
 //! `place` issues reloads ahead of their readers and stores behind their writers, `insert` turns
 //! edits into instructions, and the schedule is covered as after recolouring.
 //!
+//! Where this is refused, as for a kernel that calls functions of other sections, the cap may
+//! still be met without spill code: by recolouring alone, which moves nothing.
+//!
 //! Predicates, uniform registers and convergence barriers keep their names.
 //!
 //! The allocator's checker proves the allocation, also once its edits have been placed; decoding
@@ -27,7 +30,10 @@ use crate::hazard;
 use crate::isa::Inst;
 use crate::object::{Change, Cubin, Function, NewCode, ObjectError, RewriteError, Rewriter};
 use crate::recolour::lower::{Form, Keep, lower};
-use crate::recolour::{Added, RecolourError, attributes, named, scoreboards};
+use crate::recolour::{
+    Added, Goal, RecolourError, RecolourOptions, Recoloured, attributes, named, recolour,
+    scoreboards,
+};
 use crate::spills::{self, Refusal};
 use frame::Place;
 use warpalloc::allocation::Space;
@@ -171,7 +177,21 @@ pub fn allocate_kernel(
         stated,
         options,
     };
-    let spilled = kernel.spilled()?;
+    let spilled = match kernel.spilled() {
+        Ok(spilled) => spilled,
+        Err(error) => {
+            // Where nothing is inserted nothing moves, and less stands in the way.
+            let found = kernel.recoloured().ok_or(error)?;
+            done.registers_after = found.registers_after;
+            done.added = found.added;
+            done.offsets = (0..done.instructions_before).map(Code::offset).collect();
+            if let Some(change) = found.change() {
+                rewriter.change(function.name, change)?;
+            }
+            done.bytes = Some(rewriter.finish()?);
+            return Ok(done);
+        }
+    };
     done.inserted = spilled.inserted;
     done.frame_bytes = spilled.frame_bytes;
     done.registers_after = spilled.change.registers.map_or(stated, u32::from);
@@ -204,6 +224,17 @@ struct Spilled {
 }
 
 impl Kernel<'_> {
+    /// The kernel within the cap without spill code, where there is such a colouring.
+    fn recoloured(&self) -> Option<Recoloured> {
+        let options = RecolourOptions {
+            strategy: self.options.strategy,
+            goal: Goal::AtMost(self.options.maxnreg),
+            ..RecolourOptions::default()
+        };
+        let found = recolour(self.cubin, self.function, &options).ok()?;
+        (found.registers_after <= self.options.maxnreg).then_some(found)
+    }
+
     fn spilled(&self) -> Result<Spilled, AllocateError> {
         let links = self.cubin.links(self.function, self.code);
         let cfg = Cfg::build(self.code, &links)?;
@@ -211,7 +242,14 @@ impl Kernel<'_> {
             return Err(RecolourError::OriginalHazard(hazard).into());
         }
         let name = self.function.name;
-        let lowered = lower(name, self.code, &cfg, Keep::Predicates, Form::Spilled)?;
+        let lowered = lower(
+            name,
+            self.code,
+            &cfg,
+            self.code.insts().len(),
+            Keep::Predicates,
+            Form::Spilled,
+        )?;
         let maxnreg = self.options.maxnreg;
         let beyond = self.stated.saturating_sub(named(self.code).into());
         let budget = maxnreg.checked_sub(beyond).filter(|&budget| budget > 8);
@@ -288,7 +326,7 @@ fn scheduled(
             *is_new = false;
         }
     }
-    let (covered, added) = scoreboards::cover(&code, &cfg, &is_new)?;
+    let (covered, added) = scoreboards::cover(&code, &cfg, code.insts().len(), &is_new)?;
     if let Some(inst) = covered.insts().iter().find(|inst| !inst.is_issuable()) {
         return Err(Refusal::Control(Inst::to_string(inst)).into());
     }

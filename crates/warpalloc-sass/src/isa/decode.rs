@@ -361,6 +361,9 @@ fn flow(word: u128, row: &Row, sm: Sm) -> Flow {
         FlowSpec::CallIndirect => Flow::Call {
             target: CallTarget::Indirect,
         },
+        FlowSpec::CallIndirectRelative => Flow::Call {
+            target: CallTarget::IndirectFrom(displacement()),
+        },
         FlowSpec::Return => Flow::Return,
         FlowSpec::Exit => Flow::Exit,
         FlowSpec::Trap => Flow::Trap,

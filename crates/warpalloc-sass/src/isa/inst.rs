@@ -147,6 +147,9 @@ pub enum CallTarget {
     Absolute(u64),
     /// The address is in registers.
     Indirect,
+    /// Registers hold how far the target is behind the place at this distance from the next
+    /// instruction in bytes.
+    IndirectFrom(i64),
 }
 
 /// The unit that runs an instruction. Units decide the latency of what they produce.

@@ -86,6 +86,8 @@ pub(crate) enum FlowSpec {
     CallAbsolute,
     /// A call to what registers say.
     CallIndirect,
+    /// A call to what registers say, counted from a displacement.
+    CallIndirectRelative,
     /// A return to what registers say.
     Return,
     /// The thread ends.
@@ -540,7 +542,7 @@ pub(crate) static ROWS: &[Row] = &[
     raw("BSYNC", 0x941, Pipe::Control, &[At(Use, File::B, 16, ONE), PU]),
     raw("BREAK", 0x942, Pipe::Control, &[At(Use, File::B, 16, ONE), PU]),
     raw("CALL", 0x343, Pipe::Control, &[A(TWO), PU]).flow(Go::CallIndirect),
-    raw("CALL", 0x344, Pipe::Control, &[A(TWO), PU]).flow(Go::CallIndirect),
+    raw("CALL", 0x344, Pipe::Control, &[A(TWO), PU]).flow(Go::CallIndirectRelative),
     raw("CALL", 0x943, Pipe::Control, &[PU]).flow(Go::CallAbsolute),
     raw("CALL", 0x944, Pipe::Control, &[PU]).flow(Go::CallRelative),
     raw("BSSY", 0x945, Pipe::Control, &[At(Def, File::B, 16, ONE)]),

@@ -143,8 +143,19 @@ impl Cubin<'_> {
     /// What the tables of the cubin say of control flow in `function`, whose code is `code`.
     pub fn links(&self, function: &Function, code: &Code) -> Links {
         let mut links = Links::default();
-        if calls_indirectly(code) {
-            links.entries = function.inner.iter().map(|f| offset(f.offset)).collect();
+        let inner = || function.inner.iter().map(|f| offset(f.offset)).collect();
+        for (index, inst) in code.insts().iter().enumerate() {
+            match inst.flow() {
+                Flow::Call {
+                    target: CallTarget::IndirectFrom(displacement),
+                } if counts_from_start(index, displacement) => {
+                    links.by_address.insert(Code::offset(index), inner());
+                }
+                Flow::Call {
+                    target: CallTarget::Indirect | CallTarget::IndirectFrom(_),
+                } => links.entries = inner(),
+                _ => {}
+            }
         }
         for branch in function.indirect_branches() {
             let targets = branch.targets.iter().map(|&target| offset(target.into()));
@@ -155,7 +166,7 @@ impl Cubin<'_> {
             let symbol = self.symbols.get(relocation.symbol as usize);
             if let Some(symbol) = symbol.filter(|symbol| symbol.is_function) {
                 let is_here = symbol.section == Some(function.section);
-                let target = is_here.then(|| offset(symbol.value));
+                let target = is_here.then(|| offset(relocation.target(symbol)));
                 links.calls.insert(offset(relocation.offset), target);
             }
         }
@@ -163,16 +174,35 @@ impl Cubin<'_> {
     }
 }
 
-/// Whether device functions within this code may be called by address. Such an address is of
-/// use to this code alone, and only an indirect call takes one.
+impl Relocation {
+    /// The offset in the symbol's section that it names.
+    pub(crate) fn target(&self, symbol: &Symbol) -> u64 {
+        symbol.value.wrapping_add_signed(self.addend.unwrap_or(0))
+    }
+}
+
+/// Whether the address in the registers of an indirect call counts from the beginning of the
+/// code. Such an address is that of a function in this code: it is of use to no other.
+fn counts_from_start(index: usize, displacement: i64) -> bool {
+    let behind = i64::try_from(Code::offset(index + 1)).ok();
+    behind.and_then(|behind| behind.checked_add(displacement)) == Some(0)
+}
+
+/// Whether device functions within this code may be called by address.
 pub(crate) fn calls_indirectly(code: &Code) -> bool {
-    let target = CallTarget::Indirect;
-    let is_indirect = |inst: &Inst| inst.flow() == Flow::Call { target };
+    let is_indirect = |inst: &Inst| {
+        matches!(
+            inst.flow(),
+            Flow::Call {
+                target: CallTarget::Indirect | CallTarget::IndirectFrom(_)
+            }
+        )
+    };
     code.insts().iter().any(is_indirect)
 }
 
 /// An offset in code; one that no code has where the file states more than fits.
-fn offset(stated: u64) -> usize {
+pub(super) fn offset(stated: u64) -> usize {
     usize::try_from(stated).unwrap_or(usize::MAX)
 }
 

@@ -24,6 +24,7 @@ mod error;
 mod fatbin;
 mod function;
 mod lines;
+mod linked;
 mod rewrite;
 mod window;
 
@@ -35,4 +36,5 @@ pub use error::ObjectError;
 pub use fatbin::{Compression, ImageKind};
 pub use function::{ConstantBank, Function, InnerFunction, Relocation};
 pub use lines::{LineTable, SourceLine};
+pub use linked::Linked;
 pub use rewrite::{Change, NewCode, RewriteError, Rewriter};

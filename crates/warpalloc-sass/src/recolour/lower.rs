@@ -85,21 +85,24 @@ pub(crate) fn reg(preg: PReg) -> Reg {
     }
 }
 
-/// Lowers reachable code, or says which instruction can't be renamed.
+/// Lowers reachable code, or says which instruction can't be renamed. Instructions from `own` on
+/// are of functions that others may call too, and keep their registers.
 pub(crate) fn lower(
     name: &str,
     code: &Code,
     cfg: &Cfg,
+    own: usize,
     keep: Keep,
     form: Form,
 ) -> Result<Lowered, RecolourError> {
-    check(code, cfg)?;
+    check(code, cfg, own)?;
     let liveness = Liveness::compute(code, cfg);
     let webs = Webs::find(code, cfg, &liveness, constraints::writes_early);
     let mut lower = Lower {
         code,
         builder: Builder::new(name),
         vregs: Vec::new(),
+        own,
         keep,
         form,
         may_recompute: recompute::Allowed::of(code),
@@ -145,7 +148,7 @@ pub(crate) fn lower(
 }
 
 /// Refuses code of which something outside of it knows registers.
-fn check(code: &Code, cfg: &Cfg) -> Result<(), RecolourError> {
+fn check(code: &Code, cfg: &Cfg, own: usize) -> Result<(), RecolourError> {
     if let [_, other, ..] = cfg.entries() {
         let offset = Code::offset(cfg.blocks()[*other].insts.start);
         return Err(RecolourError::SecondEntry { offset });
@@ -177,7 +180,7 @@ fn check(code: &Code, cfg: &Cfg) -> Result<(), RecolourError> {
             let inst = &code.insts()[at];
             // These wait for another grid or let it begin, and touch no register.
             let is_inert = matches!(inst.mnemonic(), "ACQBULK" | "PREEXIT");
-            if !inst.is_rewritable() && !is_inert {
+            if !inst.is_rewritable() && !is_inert && at < own {
                 return refuse(at, "its registers may not be renamed");
             }
         }
@@ -190,6 +193,8 @@ struct Lower<'a> {
     builder: Builder,
     /// The virtual register of each web.
     vregs: Vec<VReg>,
+    /// How many instructions are the kernel's own.
+    own: usize,
     keep: Keep,
     form: Form,
     may_recompute: recompute::Allowed,
@@ -301,6 +306,7 @@ impl Lower<'_> {
         stack_pointer: VReg,
     ) -> Result<(Vec<function::Operand>, Vec<OperandGroup>), RecolourError> {
         let inst = &self.code.insts()[at];
+        let keeps = at >= self.own;
         let mut operands: Vec<function::Operand> = Vec::with_capacity(lanes.len());
         let mut groups: Vec<OperandGroup> = Vec::new();
         let mut lanes = lanes.iter();
@@ -326,11 +332,12 @@ impl Lower<'_> {
                     Part::Write if is_early => Role::EarlyDef,
                     Part::Write => Role::Def,
                 };
-                operands.push(self.operand(lane, role, reg, Some(operand), stack_pointer));
+                let is_implied = operand.field.is_none() || keeps;
+                operands.push(self.operand(lane, role, reg, is_implied, stack_pointer));
             }
         }
         if let (Some(guard), Some(lane)) = (inst.guard(), lanes.next()) {
-            operands.push(self.operand(lane, Role::Use, guard.reg, None, stack_pointer));
+            operands.push(self.operand(lane, Role::Use, guard.reg, keeps, stack_pointer));
         }
         let mut written: Vec<VReg> = operands
             .iter()
@@ -370,7 +377,7 @@ impl Lower<'_> {
         lane: &Lane,
         role: Role,
         reg: Reg,
-        operand: Option<&Operand>,
+        is_implied: bool,
         stack_pointer: VReg,
     ) -> function::Operand {
         if reg == STACK_POINTER {
@@ -383,7 +390,6 @@ impl Lower<'_> {
             return function::Operand::with_role(stack_pointer, role).constrained(fixed);
         }
         let vreg = self.vregs[lane.web as usize];
-        let is_implied = operand.is_some_and(|operand| operand.field.is_none());
         let is_kept = reg.file == File::P && self.keep == Keep::Predicates;
         match is_implied || is_kept {
             true => {

@@ -10,6 +10,10 @@
 //! this brings. Nothing is inserted, moved or deleted: a colouring that would need a copy or a
 //! spill slot is not taken, and the count of registers never rises.
 //!
+//! Functions in other sections that a kernel calls stand behind its code while it is recoloured
+//! ([`Linked`]), so that values, hazards and registers are followed through each call; they keep
+//! their own registers and schedule, because other kernels call them too.
+//!
 //! Three proofs stand between the original and the result: the allocator's checker proves the
 //! assignment, decoding again proves the encoding, the hazard checker the schedule. What can't
 //! be proved or is not known is refused, with the instruction and its offset.
@@ -32,7 +36,9 @@ use crate::code::{Code, CodeError};
 use crate::hazard::{self, Hazard};
 use crate::isa::{EncodeError, File, Reg, RegSet};
 use crate::loops::Loops;
-use crate::object::{AttributeKind, Change, Cubin, Function, NewCode, RewriteError, Rewriter};
+use crate::object::{
+    AttributeKind, Change, Cubin, Function, Linked, NewCode, RewriteError, Rewriter,
+};
 use bundles::Bundles;
 use lower::{Form, Keep, Lowered, lower};
 use search::Search;
@@ -89,9 +95,32 @@ pub enum RecolourError {
         #[source]
         error: EncodeError,
     },
+    /// The count of registers leaves no room for what a called function takes.
+    #[error("a function that it calls takes {called} registers, more than its own {stated}")]
+    CalledRegisters {
+        /// What the called function takes.
+        called: u32,
+        /// What the kernel states.
+        stated: u32,
+    },
+    /// Something in a kernel or in functions of other sections that it calls.
+    #[error("{error} (behind its code: {})", places(called))]
+    WithCalled {
+        /// What it is.
+        error: Box<RecolourError>,
+        /// Where each function begins behind the kernel's code.
+        called: Vec<(usize, String)>,
+    },
     /// The allocator refuses the function.
     #[error(transparent)]
     Allocator(#[from] warpalloc::Error),
+}
+
+fn places(called: &[(usize, String)]) -> String {
+    let places = called
+        .iter()
+        .map(|(at, name)| format!("{name} at 0x{at:04x}"));
+    places.collect::<Vec<_>>().join(", ")
 }
 
 /// How far to go.
@@ -105,6 +134,9 @@ pub enum Goal {
     Granules,
     /// The fewest registers.
     Fewest,
+    /// At most so many, with as few values moved as that takes. A kernel that needs more stays as
+    /// it was.
+    AtMost(u32),
 }
 
 /// How to recolour.
@@ -146,6 +178,19 @@ pub struct Recoloured {
     pub mask_registers: Option<Vec<u32>>,
 }
 
+impl Recoloured {
+    /// What changes in the cubin; nothing where the kernel stays as it was.
+    pub(crate) fn change(&self) -> Option<Change> {
+        Some(Change {
+            code: Some(NewCode::in_place(self.code.as_ref()?.encode())),
+            // A count fits: it is no greater than the one that was read.
+            registers: u8::try_from(self.registers_after).ok(),
+            mask_registers: self.mask_registers.clone(),
+            ..Change::default()
+        })
+    }
+}
+
 /// Recolours one kernel of a cubin.
 pub fn recolour(
     cubin: &Cubin,
@@ -153,12 +198,33 @@ pub fn recolour(
     options: &RecolourOptions,
 ) -> Result<Recoloured, RecolourError> {
     attributes::check(function)?;
-    let code = Code::decode(function.code, cubin.arch.sm)?;
-    let cfg = Cfg::build(&code, &cubin.links(function, &code))?;
+    let linked = cubin.linked(function)?;
+    recolour_linked(function, &linked, options).map_err(|error| match linked.called.is_empty() {
+        true => error,
+        false => RecolourError::WithCalled {
+            error: Box::new(error),
+            called: linked.called.clone(),
+        },
+    })
+}
+
+fn recolour_linked(
+    function: &Function,
+    linked: &Linked,
+    options: &RecolourOptions,
+) -> Result<Recoloured, RecolourError> {
+    let Linked { code, own, .. } = linked;
+    let cfg = Cfg::build(code, &linked.links)?;
     let stated = function.registers.ok_or(RecolourError::NoCount)?;
-    let mut done = recolour_code(function.name, &code, &cfg, stated, options)?;
-    if let Some(new) = &done.code {
-        done.mask_registers = attributes::mask_registers(function, &code, new, &cfg)?;
+    let called = linked.called_registers;
+    if called > stated {
+        return Err(RecolourError::CalledRegisters { called, stated });
+    }
+    let counts = (called, stated);
+    let mut done = recolour_own(function.name, code, &cfg, *own, counts, options)?;
+    if let Some(new) = done.code.take() {
+        done.mask_registers = attributes::mask_registers(function, code, &new, &cfg)?;
+        done.code = Some(new.with_insts(new.insts()[..*own].to_vec()));
     }
     Ok(done)
 }
@@ -171,6 +237,19 @@ pub fn recolour_code(
     stated: u32,
     options: &RecolourOptions,
 ) -> Result<Recoloured, RecolourError> {
+    recolour_own(name, code, cfg, code.insts().len(), (0, stated), options)
+}
+
+/// Recolours the first `own` instructions of code that is launched with `stated` registers, and
+/// for no fewer than `called`: a thread gets its registers once, for the kernel and all it calls.
+fn recolour_own(
+    name: &str,
+    code: &Code,
+    cfg: &Cfg,
+    own: usize,
+    (called, stated): (u32, u32),
+    options: &RecolourOptions,
+) -> Result<Recoloured, RecolourError> {
     if let Some(&hazard) = hazard::check(code, cfg).first() {
         return Err(RecolourError::OriginalHazard(hazard));
     }
@@ -178,7 +257,7 @@ pub fn recolour_code(
         Some(_) => Keep::Implied,
         None => Keep::Predicates,
     };
-    let lowered = lower(name, code, cfg, keep, Form::Coloured)?;
+    let lowered = lower(name, code, cfg, own, keep, Form::Coloured)?;
     let used = named(code);
     let beyond = stated.saturating_sub(u32::from(used));
     let search = Search::new(&lowered, code.sm(), used)?;
@@ -188,7 +267,7 @@ pub fn recolour_code(
         registers_after: stated,
         fewest: stated,
         // What the count has beyond the highest register stays.
-        floor: (search.floor() as u32 + beyond).min(stated),
+        floor: (search.floor() as u32 + beyond).max(called).min(stated),
         code: None,
         values: lowered.registers.len(),
         moved: 0,
@@ -207,7 +286,7 @@ pub fn recolour_code(
             let Some((colours, least)) = search.fewest(options.strategy)? else {
                 return Ok(result);
             };
-            result.fewest = u32::from(least) + beyond;
+            result.fewest = (u32::from(least) + beyond).max(called);
             let granted = |registers: u32| registers.next_multiple_of(REGISTER_GRANULE as u32);
             let budget = match options.goal {
                 Goal::Fewest => least,
@@ -216,10 +295,12 @@ pub fn recolour_code(
                 }
                 // Fits: it is no more than the original takes.
                 Goal::Granules => (granted(result.fewest) - beyond).min(used.into()) as u8,
+                Goal::AtMost(cap) if result.fewest > cap || stated <= cap => return Ok(result),
+                Goal::AtMost(cap) => (cap - beyond).min(used.into()) as u8,
             };
             let squeezed = match options.goal {
                 Goal::Fewest => None,
-                Goal::Granules => bundles.squeeze(budget),
+                Goal::Granules | Goal::AtMost(_) => bundles.squeeze(budget),
             };
             let mut assignment = squeezed.unwrap_or(colours);
             bundles.settle(&mut assignment, budget);
@@ -239,9 +320,17 @@ pub fn recolour_code(
             .collect();
         insts.push(encode::rename(at, inst, &to)?);
     }
-    let (recoloured, added) = scoreboards::cover(&code.with_insts(insts), cfg, &[])?;
+    let (recoloured, added) = scoreboards::cover(&code.with_insts(insts), cfg, own, &[])?;
+    let changed = (own..code.insts().len()).find(|&at| recoloured.insts()[at] != code.insts()[at]);
+    if let Some(at) = changed {
+        return Err(RecolourError::Instruction {
+            offset: Code::offset(at),
+            inst: code.insts()[at].to_string(),
+            why: "it is of a called function, and would change",
+        });
+    }
     let now = named(&recoloured);
-    result.registers_after = (u32::from(now) + beyond).min(stated);
+    result.registers_after = (u32::from(now) + beyond).max(called).min(stated);
     let moved = assignment.iter().zip(&lowered.registers);
     result.moved = moved.filter(|(new, old)| new != old).count();
     result.kept_banks = bundles.kept_banks(&assignment);
@@ -275,20 +364,7 @@ pub fn recolour_cubin(
         .filter(|f| f.is_entry && is_wanted(f))
     {
         let result = recolour(&cubin, function, options);
-        if let Ok(Recoloured {
-            code: Some(code),
-            registers_after,
-            mask_registers,
-            ..
-        }) = &result
-        {
-            let change = Change {
-                code: Some(NewCode::in_place(code.encode())),
-                // A count fits: it is no greater than the one that was read.
-                registers: u8::try_from(*registers_after).ok(),
-                mask_registers: mask_registers.clone(),
-                ..Change::default()
-            };
+        if let Some(change) = result.as_ref().ok().and_then(Recoloured::change) {
             rewriter.change(function.name, change)?;
         }
         outcomes.push(Outcome {

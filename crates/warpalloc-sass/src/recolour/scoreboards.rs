@@ -45,15 +45,16 @@ pub struct Added {
 }
 
 /// Covers the hazards of renamed `code`, or says which one can't be. Instructions that `is_new`
-/// keep a margin from those before and behind them.
+/// keep a margin from those before and behind them; those from `own` on stay as they are.
 pub(crate) fn cover(
     code: &Code,
     cfg: &Cfg,
+    own: usize,
     is_new: &[bool],
 ) -> Result<(Code, Added), RecolourError> {
     let mut added = Added::default();
     let mut insts = code.insts().to_vec();
-    drop_stale_reuses(&mut insts, cfg, &mut added);
+    drop_stale_reuses(&mut insts, cfg, own, &mut added);
     let counted = counted_boards(&insts);
     for _ in 0..ROUNDS {
         let code = code.with_insts(insts.clone());
@@ -67,14 +68,23 @@ pub(crate) fn cover(
         let mut seen = FxHashSet::default();
         for hazard in hazards.iter().filter(|hazard| seen.insert(hazard.first)) {
             let is_covered = match hazard.cycles {
-                Some(cycles) => lengthen(&mut insts, cfg, hazard, cycles, &mut added),
+                Some(cycles) => lengthen(&mut insts, cfg, own, hazard, cycles, &mut added),
                 None => {
                     let boards = Boards {
                         busy: &busy,
                         counted,
                         has_new: !is_new.is_empty(),
+                        own,
                     };
-                    wait(&mut insts, cfg, hazard, &boards, &mut added)
+                    let mut wait_at = |second: usize| {
+                        let hazard = Hazard { second, ..*hazard };
+                        wait(&mut insts, cfg, &hazard, &boards, &mut added)
+                    };
+                    // Every way into a called function begins with a call.
+                    match hazard.second < own {
+                        true => wait_at(hazard.second),
+                        false => own_calls(cfg, own).all(wait_at),
+                    }
                 }
             };
             if !is_covered {
@@ -89,6 +99,13 @@ pub(crate) fn cover(
     }
 }
 
+/// The calls among the first `own` instructions.
+fn own_calls(cfg: &Cfg, own: usize) -> impl Iterator<Item = usize> {
+    let calls = cfg.blocks().iter().filter(|block| block.calls);
+    let last = calls.map(|block| block.insts.end - 1);
+    last.filter(move |&at| at < own)
+}
+
 /// What a scoreboard is chosen by.
 struct Boards<'a> {
     /// How busy each is at each instruction.
@@ -97,6 +114,8 @@ struct Boards<'a> {
     counted: u8,
     /// Whether instructions were inserted.
     has_new: bool,
+    /// How many instructions may change.
+    own: usize,
 }
 
 impl Boards<'_> {
@@ -129,6 +148,7 @@ fn wait(
     };
     let board = match board {
         Some(board) => board,
+        None if hazard.first >= boards.own => return false,
         None => {
             let Some(board) = boards.choose(insts, cfg, hazard, of_reads) else {
                 return false;
@@ -152,7 +172,8 @@ fn wait(
     // instruction or by another that shares it.
     let block = &cfg.blocks()[cfg.block_of(hazard.second)].insts;
     let before = hazard.second.checked_sub(1).filter(|at| block.contains(at));
-    for at in before.into_iter().chain([hazard.first]) {
+    let first = Some(hazard.first).filter(|&at| at < boards.own);
+    for at in before.into_iter().chain(first) {
         let control = insts[at].control();
         let signals = [control.write_scoreboard, control.read_scoreboard];
         if control.stall < 2 && signals.contains(&Some(board)) {
@@ -170,6 +191,7 @@ fn wait(
 fn lengthen(
     insts: &mut [Inst],
     cfg: &Cfg,
+    own: usize,
     hazard: &Hazard,
     (is, must): (u8, u8),
     added: &mut Added,
@@ -184,7 +206,11 @@ fn lengthen(
         false => is,
     };
     let mut missing = must.saturating_sub(now.max(is));
-    for at in (block.insts.start..hazard.second).rev() {
+    let may_wait = hazard.second < own;
+    for at in (block.insts.start..hazard.second)
+        .rev()
+        .filter(|_| may_wait)
+    {
         let control = insts[at].control();
         let more = missing.min(LONGEST_STALL - control.stall.min(LONGEST_STALL));
         if more > 0 {
@@ -197,7 +223,7 @@ fn lengthen(
         }
     }
     // A first instruction in another block has its own stall to lengthen, on every way from it.
-    if missing > 0 && !block.insts.contains(&hazard.first) {
+    if missing > 0 && !block.insts.contains(&hazard.first) && hazard.first < own {
         let control = insts[hazard.first].control();
         let more = missing.min(LONGEST_STALL - control.stall.min(LONGEST_STALL));
         let longer = stalled(control, control.stall + more);
@@ -229,9 +255,9 @@ fn counted_boards(insts: &[Inst]) -> u8 {
 ///
 /// A flag keeps an operand for the next instruction that reads a register in the same place.
 /// It stays where that one reads the same register, and nothing up to there writes it.
-fn drop_stale_reuses(insts: &mut [Inst], cfg: &Cfg, added: &mut Added) {
+fn drop_stale_reuses(insts: &mut [Inst], cfg: &Cfg, own: usize, added: &mut Added) {
     for block in cfg.blocks() {
-        for at in block.insts.clone() {
+        for at in block.insts.clone().filter(|&at| at < own) {
             let mut control = insts[at].control();
             if control.reuse == 0 {
                 continue;
@@ -280,4 +306,99 @@ fn source(inst: &Inst, slot: u8) -> Option<Operand> {
     });
     let fixed = inst.latency() == Latency::Fixed;
     found.next().filter(|_| fixed).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cfg::Links;
+    use crate::isa::{Sm, decode};
+
+    /// STG.E desc[UR4][R2.64], R4
+    const STORE: u128 = 0x000f_e800_0c10_1904_0000_0004_0200_7986;
+    /// LDG.E R4, desc[UR4][R2.64]
+    const LOAD: u128 = 0x000f_e800_0c1e_1900_0000_0004_0204_7981;
+    /// MOV R2, 0x1
+    const MOVE: u128 = 0x000f_e200_0000_0f00_0000_0001_0002_7802;
+    /// CALL.REL.NOINC to the next instruction but one
+    const CALL: u128 = 0x000f_ea00_0380_0000_0000_0000_0004_7944;
+    /// EXIT
+    const EXIT: u128 = 0x000f_ea00_0380_0000_0000_0000_0000_794d;
+    /// RET.REL.NODEC R20 0x0
+    const RETURN: u128 = 0x000f_ea00_03c3_ffff_ffff_ffff_1400_7950;
+
+    fn code(words: &[u128]) -> (Code, Cfg) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let code = Code::decode(&bytes, 90).unwrap();
+        let cfg = Cfg::build(&code, &Links::default()).unwrap();
+        (code, cfg)
+    }
+
+    /// A store may still read R2 when the called function writes it. Where that may not change,
+    /// the call waits.
+    #[test]
+    fn a_call_waits_for_what_a_called_function_overwrites() {
+        let (code, cfg) = code(&[STORE, CALL, EXIT, MOVE, RETURN]);
+        let waits = |own: usize| {
+            let (covered, _) = cover(&code, &cfg, own, &[]).unwrap();
+            assert_eq!(hazard::check(&covered, &cfg), []);
+            assert_eq!(covered.insts()[own..], code.insts()[own..]);
+            let board = covered.insts()[0].control().read_scoreboard.unwrap();
+            let waiting = |at: &usize| covered.insts()[*at].control().wait_mask >> board & 1 != 0;
+            (0..5).filter(waiting).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(5), [3]);
+        assert_eq!(waits(3), [1]);
+    }
+
+    /// A kept operand that nothing reads again is the kernel's to correct, not the function's.
+    #[test]
+    fn reuse_flags_of_a_called_function_stay() {
+        // FADD R4, R4.reuse, R5
+        let sum = 0x000f_e200_0000_0000_0000_0005_0404_7221 | 1 << 122;
+        let (code, cfg) = code(&[sum, CALL, EXIT, sum, RETURN]);
+        let (covered, added) = cover(&code, &cfg, 3, &[]).unwrap();
+        assert_eq!(added.reuses_dropped, 1);
+        let reuse = |at: usize| covered.insts()[at].control().reuse;
+        assert_eq!((reuse(0), reuse(3)), (0, 1));
+    }
+
+    /// A load that signals nothing can't be waited for behind the function.
+    #[test]
+    fn what_a_called_function_leaves_in_flight_is_refused() {
+        // MOV R4, 0x1 behind the call.
+        let moves = decode(MOVE, Sm::new(90).unwrap()).unwrap();
+        let moves = moves.with_register(0, 4).unwrap().word();
+        let call = CALL + (4 << 16);
+        let (code, cfg) = code(&[call, moves, EXIT, LOAD, RETURN]);
+        let found = hazard::check(&code, &cfg);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].first, found[0].second), (3, 1));
+        assert!(cover(&code, &cfg, 5, &[]).is_ok());
+        assert_eq!(
+            cover(&code, &cfg, 3, &[]).unwrap_err(),
+            RecolourError::Hazard(found[0])
+        );
+    }
+
+    /// Six cycles lie between a result of HFMA2.MMA and a quicker write of its register, which
+    /// the kernel alone provides where the write is in a called function.
+    #[test]
+    fn a_stall_for_a_called_function_is_the_kernels_own() {
+        // HFMA2.MMA R2, -RZ, RZ, 0, 0 with a stall of one cycle.
+        let slow = 0x000f_e200_0000_0000_0000_0000_ff02_7435;
+        let call = CALL & !(0xf << 105) | 1 << 105;
+        // MOV R8, 0x1
+        let other = MOVE + (6 << 16);
+        let (code, cfg) = code(&[slow, call, EXIT, other, MOVE, RETURN]);
+        let found = hazard::check(&code, &cfg);
+        assert!(
+            found.iter().any(|h| h.cycles.is_some() && h.second == 4),
+            "{found:?}"
+        );
+        let (covered, added) = cover(&code, &cfg, 3, &[]).unwrap();
+        assert!(added.cycles > 0);
+        assert_eq!(hazard::check(&covered, &cfg), []);
+        assert_eq!(covered.insts()[3..], code.insts()[3..]);
+    }
 }

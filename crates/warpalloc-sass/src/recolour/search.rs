@@ -135,7 +135,15 @@ mod tests {
         let bytes: Vec<u8> = WORDS.iter().flat_map(|word| word.to_le_bytes()).collect();
         let code = Code::decode(&bytes, 90).unwrap();
         let cfg = Cfg::build(&code, &Links::default()).unwrap();
-        let lowered = lower("f", &code, &cfg, Keep::Predicates, Form::Coloured).unwrap();
+        let lowered = lower(
+            "f",
+            &code,
+            &cfg,
+            usize::MAX,
+            Keep::Predicates,
+            Form::Coloured,
+        )
+        .unwrap();
         let search = Search::new(&lowered, code.sm(), 7).unwrap();
         let liveness = Liveness::compute(&lowered.function);
         let ranges = LiveRanges::compute(&lowered.function, &liveness);

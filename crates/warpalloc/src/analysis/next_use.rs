@@ -18,8 +18,9 @@
 //! until they hold.
 
 use super::rows::Rows;
-use super::{Code, Live, Liveness, Loops, Order};
+use super::{Code, Liveness, Loops, Order};
 use crate::function::{Block, Role, VReg};
+use crate::scratch::Scratch;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// The distance of a value that is not read any more.
@@ -44,24 +45,28 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         liveness: &Liveness<V>,
     ) -> NextUses<V> {
         let entry = first_reads(code, liveness);
+        let passes_through = |&(_, distance): &(V, u32)| distance == NEVER;
         let mut solver = Solver {
             code,
             loops,
-            mentioned: entry.clone(),
+            passing: entry.items().iter().map(passes_through).collect(),
             entry,
             nearest: nowhere(code.value_count()),
         };
         solver.iterate(order);
-        let mut exit = Vec::new();
+        let items = solver.entry.items().len();
+        let mut exit = Rows::with_capacity(code.block_count(), items, &Scratch::default());
+        let mut row = Vec::new();
         for block in code.all_blocks() {
             solver.look_ahead(block);
-            let live = in_order(liveness.live_out(block));
-            exit.extend(live.map(|v| (block, (v, solver.nearest[v]))));
+            let live = liveness.live_out(block).map(|v| (v, solver.nearest[v]));
+            fill_in_order(&mut row, live);
+            exit.push(&row);
             solver.clear_ahead(block);
         }
         NextUses {
             entry: solver.entry,
-            exit: Rows::from_pairs(code.block_count(), exit.iter().copied()),
+            exit,
         }
     }
 
@@ -156,11 +161,14 @@ fn nowhere<V: EntityRef>(values: usize) -> SecondaryMap<V, u32> {
     map
 }
 
-/// In ascending order, for look-ups.
-fn in_order<V: EntityRef + Ord>(live: Live<'_, V>) -> impl Iterator<Item = V> {
-    let mut live: Vec<V> = live.collect();
-    live.sort_unstable();
-    live.into_iter()
+/// Makes `row` what `live` is, in ascending order, for look-ups.
+fn fill_in_order<V: Ord>(row: &mut Vec<(V, u32)>, live: impl Iterator<Item = (V, u32)>) {
+    row.clear();
+    row.extend(live);
+    // Only values that hoisting made outlive a block are out of order.
+    if !row.is_sorted() {
+        row.sort_unstable();
+    }
 }
 
 fn look_up<V: EntityRef + Ord>(row: &[(V, u32)], value: V) -> u32 {
@@ -183,7 +191,9 @@ fn first_reads<V: EntityRef + Ord + Send + 'static>(
     liveness: &Liveness<V>,
 ) -> Rows<Block, (V, u32)> {
     let mut first = nowhere(code.value_count());
-    let mut pairs = Vec::with_capacity(liveness.live_in_total());
+    let items = liveness.live_in_total();
+    let mut rows = Rows::with_capacity(code.block_count(), items, &Scratch::default());
+    let mut row = Vec::new();
     for block in code.all_blocks() {
         let mut length = 0;
         for (index, point) in code.points(block).enumerate() {
@@ -195,8 +205,9 @@ fn first_reads<V: EntityRef + Ord + Send + 'static>(
         for value in code.arguments(block) {
             first[value] = first[value].min(length);
         }
-        let live = in_order(liveness.live_in(block));
-        pairs.extend(live.map(|value| (block, (value, first[value]))));
+        let live = liveness.live_in(block).map(|value| (value, first[value]));
+        fill_in_order(&mut row, live);
+        rows.push(&row);
         for point in code.points(block) {
             for (value, _) in code.accesses(point) {
                 first[value] = NEVER;
@@ -206,16 +217,17 @@ fn first_reads<V: EntityRef + Ord + Send + 'static>(
             first[value] = NEVER;
         }
     }
-    Rows::from_pairs(code.block_count(), pairs.iter().copied())
+    rows
 }
 
 struct Solver<'a, C: Code> {
     code: &'a C,
     loops: &'a Loops,
-    /// First reads within each block: what does not change.
-    mentioned: Rows<Block, (C::Value, u32)>,
     /// Distances so far.
     entry: Rows<Block, (C::Value, u32)>,
+    /// By item of `entry`, whether the block does not mention the value: the other distances
+    /// do not change.
+    passing: Vec<bool>,
     /// Distances at the end of the block at hand.
     nearest: SecondaryMap<C::Value, u32>,
 }
@@ -244,9 +256,9 @@ impl<C: Code> Solver<'_, C> {
         self.look_ahead(block);
         let length = self.code.points(block).count() as u32;
         let mut changed = false;
-        let mentioned = self.mentioned.row(block).iter();
-        for ((value, distance), &(_, here)) in self.entry.row_mut(block).iter_mut().zip(mentioned) {
-            if here == NEVER {
+        let passing = &self.passing[self.entry.range(block)];
+        for ((value, distance), &passes) in self.entry.row_mut(block).iter_mut().zip(passing) {
+            if passes {
                 let new = later(length, self.nearest[*value]);
                 changed |= new != *distance;
                 *distance = new;

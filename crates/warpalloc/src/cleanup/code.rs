@@ -1,12 +1,13 @@
 //! Allocated code as a list of steps over locations.
 
 use crate::allocation::{Allocation, Edit, Edits, Point, SlotAddr, Space};
-use crate::function::{Block, Clobbers, Effect, Function, Inst, Kind, Role};
+use crate::function::{Block, Clobbers, Effect, Function, Inst, Kind, Operand, Role};
 use crate::scratch::Scratch;
 use crate::target::{PReg, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// One step of allocated code.
 #[derive(Clone, Debug)]
@@ -78,15 +79,14 @@ impl<'a> Code<'a> {
             }
             steps
         };
-        let edge_steps = |block: Block| {
-            let succs = 0..function.succs(block).len() as u32;
-            let on_edge = succs.map(|succ| {
-                let point = Point::Edge(block, succ);
-                let here = edits.on_edge(block, succ);
-                here.map(|e| Step::Edit(point, e.clone())).collect()
-            });
-            on_edge.collect()
-        };
+        let no_steps = |block: Block| vec![Vec::new(); function.succs(block).len()];
+        let mut edges: Vec<Vec<Vec<Step>>> = function.blocks().map(no_steps).collect();
+        for (point, edit) in edits.on_edges() {
+            if let Point::Edge(block, succ) = point {
+                let steps = &mut edges[block.index()][succ as usize];
+                steps.push(Step::Edit(point, edit.clone()));
+            }
+        }
         let direct = target
             .files()
             .filter(|(_, f)| f.spill == SpillPath::Memory)
@@ -97,11 +97,13 @@ impl<'a> Code<'a> {
             registers: scratch.collected(allocation.registers.iter().copied()),
             deleted: allocation.deleted.clone(),
             blocks: function.blocks().map(block_steps).collect(),
-            edges: function.blocks().map(edge_steps).collect(),
+            edges,
             pieces: FxHashMap::default(),
             grain: direct.min().unwrap_or(1).max(1),
         };
-        code.number_all_pieces();
+        if edits.iter().any(|(_, edit)| memory(target, edit).is_some()) {
+            code.number_all_pieces();
+        }
         code
     }
 
@@ -157,6 +159,13 @@ impl<'a> Code<'a> {
         self.target.width(self.function.vreg(vreg).class)
     }
 
+    /// The units of an operand in `reg`.
+    #[inline]
+    pub fn operand_units(&self, operand: &Operand, reg: PReg) -> Range<usize> {
+        let start = self.target.unit(reg).index();
+        start..start + self.target.width(self.function.vreg(operand.vreg).class)
+    }
+
     /// What `edit` reads and what it writes.
     pub fn edit_access(&self, edit: &Edit) -> (Locations, Locations) {
         match *edit {
@@ -198,11 +207,6 @@ impl<'a> Code<'a> {
             }
         }
         (reads, writes)
-    }
-
-    /// What `inst` reads and what it writes, clobbers aside.
-    pub fn inst_access(&self, inst: Inst) -> (Locations, Locations) {
-        self.operand_access(inst, &self.registers[self.function.operand_range(inst)])
     }
 
     /// The units that `inst` clobbers.
@@ -249,10 +253,15 @@ impl<'a> Code<'a> {
     pub fn write_to(mut self, allocation: &mut Allocation, scratch: &Scratch) {
         allocation.edits = Edits::new(self.function, self.edits());
         std::mem::swap(&mut allocation.registers, &mut self.registers);
+        std::mem::swap(&mut allocation.deleted, &mut self.deleted);
+        self.recycle(scratch);
+        allocation.stats.edits = allocation.edits.counts();
+    }
+
+    /// Leaves its memory to others.
+    pub fn recycle(mut self, scratch: &Scratch) {
         self.blocks.drain(..).for_each(|steps| scratch.give(steps));
         scratch.give(self.registers);
-        allocation.deleted = self.deleted;
-        allocation.stats.edits = allocation.edits.counts();
     }
 
     /// Every edit with its point.

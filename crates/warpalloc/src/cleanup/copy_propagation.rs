@@ -7,12 +7,16 @@
 //! readers are sent to the one that has held it longest: copies then lose their readers and
 //! become dead. No reader is sent to the register of a pinned value, on which the hardware
 //! may be at work.
+//!
+//! Blocks form trees that hang off those with several predecessors. A tree is walked from its
+//! root, and what a block did to the contents is taken back before its sibling: nothing is
+//! copied where paths part. Only contents that were handed on have several holders, so that
+//! most operands are passed over at a glance.
 
 use super::CleanupCounts;
 use super::code::{Code, Locations, Step};
 use crate::allocation::{Edit, SlotAddr};
-use crate::analysis::Order;
-use crate::function::{Block, Constraint, Inst, Role};
+use crate::function::{Block, Clobbers, Constraint, Function, Inst, Kind, Role};
 use crate::target::{PReg, RegSet, Target, Unit};
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -21,39 +25,21 @@ use smallvec::SmallVec;
 /// Drops and redirects what it can in `code`.
 pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
     let function = code.function;
-    let order = Order::compute(function);
-    let mut kept: FxHashMap<Block, State> = FxHashMap::default();
-    let mut clock = 1;
     let pinned = pinned_registers(code);
-    for &block in order.reverse_postorder() {
-        let inherited = match function.preds(block) {
-            [_] if block != function.entry() => kept.remove(&block),
-            _ => None,
-        };
-        let state = inherited.unwrap_or_else(|| State::unknown(code.location_count(), &mut clock));
-        let mut walk = Walk {
-            code: &mut *code,
-            state,
-            clock,
-            counts: &mut *counts,
-            pinned: &pinned,
-        };
-        walk.block(block);
-        walk.state.drop_stale_holders();
-        for (succ, edge) in function.succs(block).iter().enumerate() {
-            let is_only_way = function.preds(edge.block).len() == 1;
-            if !is_only_way && walk.code.edges[block.index()][succ].is_empty() {
-                continue;
-            }
-            let at_end = walk.state.clone();
-            walk.edge(block, succ);
-            let on_edge = std::mem::replace(&mut walk.state, at_end);
-            if is_only_way {
-                kept.insert(edge.block, on_edge);
-            }
-        }
-        clock = walk.clock;
+    let mut walk = Walk {
+        state: State::unknown(code.location_count(), code.target.unit_count()),
+        code,
+        counts,
+        pinned: &pinned,
+    };
+    for block in function.blocks().filter(|&b| !has_only_way(function, b)) {
+        walk.tree(block);
     }
+}
+
+/// Whether control comes to `block` along one edge only.
+fn has_only_way(function: &Function, block: Block) -> bool {
+    function.preds(block).len() == 1 && block != function.entry()
 }
 
 /// The registers of pinned values, each of which stays in one.
@@ -95,99 +81,233 @@ impl Content {
 }
 
 /// What every location holds.
-#[derive(Clone)]
 struct State {
     contents: Vec<Content>,
-    /// Location `i` began with content `first + i`.
-    first: u32,
-    /// Units that were given each content, oldest first; some may hold another by now.
+    /// How many of the locations are units; the others are in memory.
+    units: u32,
+    /// The contents that there are: first what each location began with, then what steps made.
+    made: Vec<Made>,
+    /// Units that were given each content that was handed on, oldest first; some may hold
+    /// another by now.
     holders: FxHashMap<u32, SmallVec<[u32; 2]>>,
+    /// How to take back what happened.
+    journal: Vec<Undo>,
+}
+
+/// How a content came to be.
+#[derive(Clone, Copy)]
+struct Made {
+    /// The location that held it first.
+    at: u32,
+    /// How many units hold it.
+    units: u32,
+}
+
+enum Undo {
+    /// A location held this.
+    Content(u32, Content),
+    /// The last holder of a content was none before.
+    Holder(u32),
+}
+
+/// A moment to go back to.
+#[derive(Clone, Copy)]
+struct Mark {
+    made: usize,
+    journal: usize,
 }
 
 impl State {
-    fn unknown(locations: usize, clock: &mut u32) -> State {
-        let first = *clock;
-        *clock += locations as u32;
+    fn unknown(locations: usize, units: usize) -> State {
+        let (locations, units) = (locations as u32, units as u32);
+        let first = |at| Made {
+            at,
+            units: u32::from(at < units),
+        };
         State {
-            contents: (first..*clock).map(Content::whole).collect(),
-            first,
+            units,
+            contents: (0..locations).map(Content::whole).collect(),
+            made: (0..locations).map(first).collect(),
             holders: FxHashMap::default(),
+            journal: Vec::new(),
         }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            made: self.made.len(),
+            journal: self.journal.len(),
+        }
+    }
+
+    /// Goes back to `mark`.
+    fn roll_back(&mut self, mark: Mark) {
+        while self.journal.len() > mark.journal {
+            match self.journal.pop() {
+                Some(Undo::Content(location, content)) => {
+                    self.put(location, content);
+                }
+                Some(Undo::Holder(number)) => {
+                    if let Some(holders) = self.holders.get_mut(&number) {
+                        holders.pop();
+                    }
+                }
+                None => {}
+            }
+        }
+        self.made.truncate(mark.made);
     }
 
     /// Units that may hold `content`, oldest first.
     fn candidates(&self, number: u32) -> impl Iterator<Item = u32> + '_ {
-        let first = number.checked_sub(self.first);
-        let begun_with = first.filter(|&location| (location as usize) < self.contents.len());
         let given = self.holders.get(&number).into_iter().flatten();
-        begun_with.into_iter().chain(given.copied())
+        std::iter::once(self.made[number as usize].at).chain(given.copied())
     }
 
-    /// Drops what no unit holds any more, so that a long chain of blocks hands on no more than
-    /// there are locations.
-    fn drop_stale_holders(&mut self) {
-        let contents = &self.contents;
-        self.holders.retain(|&number, units| {
-            units.retain(|unit| contents[*unit as usize].number == number);
-            !units.is_empty()
-        });
-    }
-
-    fn set_unit(&mut self, unit: u32, content: Content) {
-        if self.contents[unit as usize] != content {
-            self.contents[unit as usize] = content;
-            let holders = self.holders.entry(content.number).or_default();
-            holders.push(unit);
+    /// Makes `location` hold `content`; returns what it held.
+    #[inline]
+    fn put(&mut self, location: u32, content: Content) -> Content {
+        let held = std::mem::replace(&mut self.contents[location as usize], content);
+        if location < self.units {
+            self.made[held.number as usize].units -= 1;
+            self.made[content.number as usize].units += 1;
         }
+        held
+    }
+
+    #[inline]
+    fn set(&mut self, location: u32, content: Content) {
+        let held = self.put(location, content);
+        self.journal.push(Undo::Content(location, held));
+    }
+
+    /// Hands `content` on to `unit`.
+    fn hand_on(&mut self, unit: u32, content: Content) {
+        if self.contents[unit as usize] == content {
+            return;
+        }
+        self.set(unit, content);
+        if self.made[content.number as usize].at == unit {
+            return;
+        }
+        let holders = self.holders.entry(content.number).or_default();
+        // Those that hold another by now stay, so that there are never more than units.
+        if !holders.contains(&unit) {
+            holders.push(unit);
+            self.journal.push(Undo::Holder(content.number));
+        }
+    }
+
+    /// Makes a new content for `location`.
+    #[inline]
+    fn fresh(&mut self, location: u32) -> Content {
+        self.made.push(Made {
+            at: location,
+            units: 0,
+        });
+        Content::whole(self.made.len() as u32 - 1)
+    }
+
+    /// Whether another unit holds what `unit` does.
+    #[inline]
+    fn is_shared(&self, unit: usize) -> bool {
+        self.made[self.contents[unit].number as usize].units > 1
     }
 }
 
 struct Walk<'c, 'a> {
     code: &'c mut Code<'a>,
     state: State,
-    clock: u32,
     counts: &'c mut CleanupCounts,
     /// Where pinned values are.
     pinned: &'c RegSet,
 }
 
 impl Walk<'_, '_> {
+    /// Walks over `root` and the blocks to which the only way leads through it.
+    fn tree(&mut self, root: Block) {
+        let function = self.code.function;
+        let before = self.state.mark();
+        self.block(root);
+        let mut path: SmallVec<[(Block, usize, Mark); 8]> = SmallVec::new();
+        path.push((root, 0, self.state.mark()));
+        while let Some((block, succ, end)) = path.last_mut() {
+            let (block, at) = (*block, *succ);
+            *succ += 1;
+            self.state.roll_back(*end);
+            let Some(edge) = function.succs(block).get(at) else {
+                path.pop();
+                continue;
+            };
+            self.edge(block, at);
+            if has_only_way(function, edge.block) {
+                self.block(edge.block);
+                path.push((edge.block, 0, self.state.mark()));
+            }
+        }
+        self.state.roll_back(before);
+    }
+
     fn block(&mut self, block: Block) {
-        let steps = std::mem::take(&mut self.code.blocks[block.index()]);
-        self.code.blocks[block.index()] = self.steps(steps);
+        let mut steps = std::mem::take(&mut self.code.blocks[block.index()]);
+        self.steps(&mut steps);
+        self.code.blocks[block.index()] = steps;
     }
 
     fn edge(&mut self, block: Block, succ: usize) {
-        let steps = std::mem::take(&mut self.code.edges[block.index()][succ]);
-        self.code.edges[block.index()][succ] = self.steps(steps);
+        let mut steps = std::mem::take(&mut self.code.edges[block.index()][succ]);
+        self.steps(&mut steps);
+        self.code.edges[block.index()][succ] = steps;
     }
 
-    fn steps(&mut self, steps: Vec<Step>) -> Vec<Step> {
-        let kept = steps.into_iter().filter_map(|step| match step {
-            Step::Inst(inst) => self.instruction(inst).then_some(step),
-            Step::Edit(point, edit) => {
-                let edit = self.edit(edit);
-                self.counts.redundant += u32::from(edit.is_none());
-                Some(Step::Edit(point, edit?))
+    fn steps(&mut self, steps: &mut Vec<Step>) {
+        steps.retain_mut(|step| match step {
+            Step::Inst(inst) => self.instruction(*inst),
+            Step::Edit(_, edit) => {
+                let stays = self.edit(edit);
+                self.counts.redundant += u32::from(!stays);
+                stays
             }
         });
-        kept.collect()
     }
 
     /// Runs an instruction; whether it stays.
     fn instruction(&mut self, inst: Inst) -> bool {
-        let row = self.code.function.operand_range(inst);
-        let mut regs: SmallVec<[PReg; 8]> = SmallVec::from_slice(&self.code.registers[row.clone()]);
-        self.redirect_inputs(inst, &mut regs);
-        self.code.registers[row].copy_from_slice(&regs);
-        if self.code.is_copy(inst) {
+        let function = self.code.function;
+        let row = function.operand_range(inst);
+        if self.reads_shared(inst, &self.code.registers[row.clone()]) {
+            let registers = &self.code.registers[row.clone()];
+            let mut regs: SmallVec<[PReg; 8]> = SmallVec::from_slice(registers);
+            self.redirect_inputs(inst, &mut regs);
+            self.code.registers[row.clone()].copy_from_slice(&regs);
+        }
+        let info = function.inst(inst);
+        if info.kind == Kind::Copy && self.code.is_copy(inst) {
+            let regs: SmallVec<[PReg; 8]> = SmallVec::from_slice(&self.code.registers[row]);
             return self.copy(inst, &regs);
         }
-        for unit in self.code.clobbers(inst) {
-            self.forget(unit);
+        if info.clobbers != Clobbers::None {
+            for unit in self.code.clobbers(inst) {
+                self.forget(unit);
+            }
         }
-        self.write_results(inst, &regs);
+        for (operand, at) in function.operands(inst).iter().zip(row) {
+            if operand.role.writes() {
+                let units = self.code.operand_units(operand, self.code.registers[at]);
+                units.for_each(|unit| self.forget(unit as u32));
+            }
+        }
         true
+    }
+
+    /// Whether `inst` with operands in `regs` reads a unit whose content another may hold.
+    #[inline]
+    fn reads_shared(&self, inst: Inst, regs: &[PReg]) -> bool {
+        let mut operands = self.code.function.operands(inst).iter().zip(regs);
+        operands.any(|(operand, &reg)| {
+            let mut units = self.code.operand_units(operand, reg);
+            operand.role.reads() && units.any(|unit| self.state.is_shared(unit))
+        })
     }
 
     /// Runs a copy; whether it changes anything.
@@ -209,7 +329,7 @@ impl Walk<'_, '_> {
             return false;
         }
         for (unit, content) in results.into_iter().zip(contents) {
-            self.state.set_unit(unit, content);
+            self.state.hand_on(unit, content);
         }
         true
     }
@@ -260,69 +380,80 @@ impl Walk<'_, '_> {
             && groups.all(|g| !g.range().contains(&position))
     }
 
-    /// Runs an edit, or says that it changes nothing.
-    fn edit(&mut self, edit: Edit) -> Option<Edit> {
+    /// Runs an edit; whether it changes anything.
+    fn edit(&mut self, edit: &mut Edit) -> bool {
         match edit {
-            Edit::Move { to, from, width } => self.move_units(to, from, width),
-            Edit::Swap { a, b, width } => self.swap(a, b, width),
-            Edit::Store { to, from, width } => self.store(to, from, width),
-            Edit::Reload { to, from, width } => self.reload(to, from, width),
+            Edit::Move { to, from, width } => self.move_units(*to, from, *width),
+            Edit::Swap { a, b, width } => self.swap(*a, *b, *width),
+            Edit::Store { to, from, width } => self.store(*to, from, *width),
+            Edit::Reload { to, from, width } => match self.reload(*to, *from, *width) {
+                Reloaded::IsThere => false,
+                Reloaded::FromMemory => true,
+                Reloaded::FromRegister(from) => {
+                    let (to, width) = (*to, *width);
+                    *edit = Edit::Move { to, from, width };
+                    true
+                }
+            },
             Edit::Transfer { .. } => {
-                let (_, writes) = self.code.edit_access(&edit);
+                let (_, writes) = self.code.edit_access(edit);
                 writes.into_iter().for_each(|unit| self.forget(unit));
-                Some(edit)
+                true
             }
-            Edit::Recompute { inst, mut regs } => {
-                self.redirect_inputs(inst, &mut regs);
-                self.write_results(inst, &regs);
-                Some(Edit::Recompute { inst, regs })
+            Edit::Recompute { inst, regs } => {
+                if self.reads_shared(*inst, regs) {
+                    self.redirect_inputs(*inst, regs);
+                }
+                self.write_results(*inst, regs);
+                true
             }
         }
     }
 
-    fn move_units(&mut self, to: PReg, from: PReg, width: u8) -> Option<Edit> {
+    fn move_units(&mut self, to: PReg, from: &mut PReg, width: u8) -> bool {
         let units = width as usize;
-        if self.same(to, from, units) {
-            return None;
+        if self.same(to, *from, units) {
+            return false;
         }
-        let from = self.oldest(from, units, |reg| {
-            is_aligned_like(reg, from, units) && !overlap(reg, units, to, units)
+        let given = *from;
+        *from = self.oldest(given, units, |reg| {
+            is_aligned_like(reg, given, units) && !overlap(reg, units, to, units)
         });
-        let contents = self.contents(from, units);
+        let contents = self.contents(given, units);
         for (unit, content) in self.code.units(to, units).into_iter().zip(contents) {
-            self.state.set_unit(unit, content);
+            self.state.hand_on(unit, content);
         }
-        Some(Edit::Move { to, from, width })
+        true
     }
 
-    fn swap(&mut self, a: PReg, b: PReg, width: u8) -> Option<Edit> {
+    fn swap(&mut self, a: PReg, b: PReg, width: u8) -> bool {
         let units = width as usize;
         if self.same(a, b, units) {
-            return None;
+            return false;
         }
         let (in_a, in_b) = (self.contents(a, units), self.contents(b, units));
         for (reg, contents) in [(a, in_b), (b, in_a)] {
             for (unit, content) in self.code.units(reg, units).into_iter().zip(contents) {
-                self.state.set_unit(unit, content);
+                self.state.hand_on(unit, content);
             }
         }
-        Some(Edit::Swap { a, b, width })
+        true
     }
 
-    fn store(&mut self, to: SlotAddr, from: PReg, width: u8) -> Option<Edit> {
-        let stored = self.stored_form(from, width);
+    fn store(&mut self, to: SlotAddr, from: &mut PReg, width: u8) -> bool {
+        let stored = self.stored_form(*from, width);
         let bytes = width as usize * self.code.target.file(from.file).unit_bytes;
         let pieces = self.code.pieces(to, bytes);
         let is_there = |(&piece, &content): (&u32, &Content)| self.content(piece) == content;
         if pieces.iter().zip(&stored).all(is_there) {
-            return None;
+            return false;
         }
         for (piece, content) in pieces.into_iter().zip(stored) {
-            self.state.contents[piece as usize] = content;
+            self.state.set(piece, content);
         }
-        let units = width as usize;
-        let from = self.oldest(from, units, |reg| is_aligned_like(reg, from, units));
-        Some(Edit::Store { to, from, width })
+        let (given, units) = (*from, width as usize);
+        *from = self.oldest(given, units, |reg| is_aligned_like(reg, given, units));
+        true
     }
 
     /// What memory holds once the units from `from` on are stored.
@@ -341,13 +472,14 @@ impl Walk<'_, '_> {
         pieces.collect()
     }
 
-    fn reload(&mut self, to: PReg, from: SlotAddr, width: u8) -> Option<Edit> {
+    fn reload(&mut self, to: PReg, from: SlotAddr, width: u8) -> Reloaded {
         let file = self.code.target.file(to.file);
         let (units, per_unit) = (width as usize, file.unit_bytes / self.code.grain());
         let pieces = self.code.pieces(from, units * file.unit_bytes);
         let held: SmallVec<[Content; 8]> = pieces.iter().map(|&p| self.content(p)).collect();
+        let units_to = self.code.units(to, units);
         let mut contents: SmallVec<[Content; 8]> = SmallVec::new();
-        for unit in held.chunks(per_unit) {
+        for (unit, &to) in held.chunks(per_unit).zip(&units_to) {
             let number = unit[0].number;
             let fits = |(piece, c): (usize, &Content)| {
                 *c == Content {
@@ -358,13 +490,12 @@ impl Walk<'_, '_> {
             };
             contents.push(match unit.iter().enumerate().all(fits) {
                 true => Content::whole(number),
-                false => self.fresh(),
+                false => self.state.fresh(to),
             });
         }
-        let units_to = self.code.units(to, units);
         let is_there = |(&unit, &content): (&u32, &Content)| self.content(unit) == content;
         if units_to.iter().zip(&contents).all(is_there) {
-            return None;
+            return Reloaded::IsThere;
         }
         let holder = self.holder(&contents, |reg| {
             reg.file == to.file
@@ -373,15 +504,15 @@ impl Walk<'_, '_> {
                 && !self.is_pinned(reg, units)
         });
         for (unit, &content) in units_to.into_iter().zip(&contents) {
-            self.state.set_unit(unit, content);
+            self.state.hand_on(unit, content);
         }
-        Some(match holder {
+        match holder {
             Some(from) => {
                 self.counts.reloads_to_moves += 1;
-                Edit::Move { to, from, width }
+                Reloaded::FromRegister(from)
             }
-            None => Edit::Reload { to, from, width },
-        })
+            None => Reloaded::FromMemory,
+        }
     }
 
     fn same(&self, a: PReg, b: PReg, width: usize) -> bool {
@@ -430,15 +561,20 @@ impl Walk<'_, '_> {
         self.state.contents[location as usize]
     }
 
+    #[inline]
     fn forget(&mut self, unit: u32) {
-        let content = self.fresh();
-        self.state.set_unit(unit, content);
+        let content = self.state.fresh(unit);
+        self.state.set(unit, content);
     }
+}
 
-    fn fresh(&mut self) -> Content {
-        self.clock += 1;
-        Content::whole(self.clock - 1)
-    }
+/// What a reload comes to.
+enum Reloaded {
+    /// The register holds the content already.
+    IsThere,
+    FromMemory,
+    /// Another register holds it.
+    FromRegister(PReg),
 }
 
 /// Whether `reg` may stand in for `like` in an edit of this width.
@@ -456,19 +592,42 @@ fn overlap(a: PReg, a_width: usize, b: PReg, b_width: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Without this, the holders of a chain of blocks grow with its length, and they are copied
-    /// at the end of every block.
+    /// Without this, they grow with the length of a block, and each reload looks at all of
+    /// them.
     #[test]
-    fn what_is_handed_on_is_bounded_by_the_locations() {
-        let mut clock = 1;
-        let mut state = State::unknown(4, &mut clock);
-        for number in 100..200 {
-            state.set_unit(number % 4, Content::whole(number));
+    fn a_content_has_no_more_holders_than_there_are_units() {
+        let mut state = State::unknown(5, 4);
+        let content = state.fresh(0);
+        state.set(0, content);
+        for _ in 0..100 {
+            for unit in 1..4 {
+                state.hand_on(unit, content);
+                let other = state.fresh(unit);
+                state.set(unit, other);
+            }
         }
-        state.set_unit(3, Content::whole(198));
-        state.drop_stale_holders();
-        assert_eq!(state.holders.len(), 3);
-        let holders: Vec<u32> = state.candidates(198).collect();
-        assert_eq!(holders, [2, 3], "oldest first");
+        let holders: Vec<u32> = state.candidates(content.number).collect();
+        assert_eq!(holders, [0, 1, 2, 3], "oldest first");
+    }
+
+    #[test]
+    fn what_a_block_did_is_taken_back_before_its_sibling() {
+        let mut state = State::unknown(5, 4);
+        let content = state.fresh(0);
+        state.set(0, content);
+        state.hand_on(1, content);
+        let (mark, contents) = (state.mark(), state.contents.clone());
+        state.hand_on(2, content);
+        let other = state.fresh(0);
+        state.set(0, other);
+        state.hand_on(3, other);
+        state.roll_back(mark);
+        assert_eq!(state.contents, contents);
+        let holders: Vec<u32> = state.candidates(content.number).collect();
+        assert_eq!(holders, [0, 1]);
+        // The number is free again, and so are its holders.
+        let again = state.fresh(2);
+        assert_eq!(again, other);
+        assert_eq!(state.candidates(again.number).collect::<Vec<_>>(), [2]);
     }
 }

@@ -9,14 +9,14 @@
 use super::CleanupCounts;
 use super::code::{Code, Step};
 use crate::allocation::Edit;
-use crate::function::{Block, Convention, Kind};
+use crate::function::{Block, Clobbers, Convention, Inst, Kind};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 
 /// Removes dead steps from `code`.
 pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
     let needs = Needs::solve(code, Dead::Goes);
-    for index in 0..code.blocks.len() {
+    for index in needs.has_dead.ones() {
         let block = Block::new(index);
         let mut needed = FixedBitSet::with_capacity(code.location_count());
         for succ in 0..code.edges[index].len() {
@@ -34,6 +34,8 @@ pub(super) fn run(code: &mut Code, counts: &mut CleanupCounts) {
 /// Locations needed at the start of each block.
 pub(crate) struct Needs {
     at_start: Vec<FixedBitSet>,
+    /// Blocks that have dead steps, or exchanges, themselves or on their edges.
+    has_dead: FixedBitSet,
     /// Units of callee-saved registers.
     preserved: Vec<u32>,
     dead: Dead,
@@ -62,6 +64,7 @@ impl Needs {
         let (mut needed, mut on_edge) = (nothing.clone(), nothing.clone());
         let mut needs = Needs {
             at_start: vec![nothing; code.blocks.len()],
+            has_dead: FixedBitSet::with_capacity(code.blocks.len()),
             preserved,
             dead,
         };
@@ -69,7 +72,9 @@ impl Needs {
         let mut worklist: Vec<Block> = function.blocks().collect();
         while let Some(block) = worklist.pop() {
             queued[block.index()] = false;
-            needs.before(code, block, &mut needed, &mut on_edge);
+            let all_stay = needs.before(code, block, &mut needed, &mut on_edge);
+            // The last time a block is looked at, what is needed after it is known.
+            needs.has_dead.set(block.index(), !all_stay);
             if needed == needs.at_start[block.index()] {
                 continue;
             }
@@ -88,14 +93,16 @@ impl Needs {
         &self.at_start[block.index()]
     }
 
-    /// Finds the locations `needed` at the start of `block`, by way of those `on_edge`.
+    /// Finds the locations `needed` at the start of `block`, by way of those `on_edge`; whether
+    /// every step stays as it is.
     fn before(
         &self,
         code: &Code,
         block: Block,
         needed: &mut FixedBitSet,
         on_edge: &mut FixedBitSet,
-    ) {
+    ) -> bool {
+        let mut all_stay = true;
         needed.clear();
         for (edge, steps) in code
             .function
@@ -106,43 +113,70 @@ impl Needs {
             on_edge.clear();
             on_edge.union_with(&self.at_start[edge.block.index()]);
             for step in steps.iter().rev() {
-                self.step_back(code, step, on_edge);
+                all_stay &= self.step_back(code, step, on_edge) && !is_swap(step);
             }
             needed.union_with(on_edge);
         }
         for step in code.blocks[block.index()].iter().rev() {
-            self.step_back(code, step, needed);
+            all_stay &= self.step_back(code, step, needed) && !is_swap(step);
         }
+        all_stay
     }
 
     /// Moves from after `step` to before it; whether it stays.
     pub(crate) fn step_back(&self, code: &Code, step: &Step, needed: &mut FixedBitSet) -> bool {
-        let (reads, writes) = match step {
+        let edit = match step {
+            Step::Inst(inst) => return self.instruction_back(code, *inst, needed),
             Step::Edit(_, Edit::Swap { a, b, width }) => {
                 return swap_back(code, needed, (*a, *b, *width as usize));
             }
-            Step::Edit(_, edit) => code.edit_access(edit),
-            Step::Inst(inst) => code.inst_access(*inst),
+            Step::Edit(_, edit) => edit,
         };
+        let (reads, writes) = code.edit_access(edit);
         let is_needed = writes.iter().any(|&w| needed.contains(w as usize));
-        let stays = match step {
-            _ if self.dead == Dead::Stays => true,
-            Step::Edit(..) => is_needed,
-            Step::Inst(inst) => is_needed || !code.only_computes(*inst),
-        };
-        if !stays {
+        if !is_needed && self.dead == Dead::Goes {
             return false;
-        }
-        if let Step::Inst(inst) = step {
-            if code.function.inst(*inst).kind == Kind::Return {
-                needed.extend(self.preserved.iter().map(|&u| u as usize));
-            }
-            for unit in code.clobbers(*inst) {
-                needed.set(unit as usize, false);
-            }
         }
         writes.iter().for_each(|&w| needed.set(w as usize, false));
         reads.iter().for_each(|&r| needed.insert(r as usize));
+        true
+    }
+
+    fn instruction_back(&self, code: &Code, inst: Inst, needed: &mut FixedBitSet) -> bool {
+        let function = code.function;
+        let row = function.operand_range(inst);
+        let operands = || {
+            let registers = &code.registers[row.clone()];
+            function.operands(inst).iter().zip(registers)
+        };
+        let mut is_needed = false;
+        for (operand, &reg) in operands().filter(|(o, _)| o.role.writes()) {
+            for unit in code.operand_units(operand, reg) {
+                is_needed |= needed.contains(unit);
+            }
+        }
+        if !is_needed && self.dead == Dead::Goes && code.only_computes(inst) {
+            return false;
+        }
+        let info = function.inst(inst);
+        if info.kind == Kind::Return {
+            needed.extend(self.preserved.iter().map(|&u| u as usize));
+        }
+        if info.clobbers != Clobbers::None {
+            for unit in code.clobbers(inst) {
+                needed.set(unit as usize, false);
+            }
+        }
+        for (operand, &reg) in operands().filter(|(o, _)| o.role.writes()) {
+            for unit in code.operand_units(operand, reg) {
+                needed.set(unit, false);
+            }
+        }
+        for (operand, &reg) in operands().filter(|(o, _)| o.role.reads()) {
+            for unit in code.operand_units(operand, reg) {
+                needed.insert(unit);
+            }
+        }
         true
     }
 
@@ -174,6 +208,10 @@ impl Needs {
         kept.reverse();
         kept
     }
+}
+
+fn is_swap(step: &Step) -> bool {
+    matches!(step, Step::Edit(_, Edit::Swap { .. }))
 }
 
 type Swap = (crate::target::PReg, crate::target::PReg, usize);

@@ -10,6 +10,9 @@
 //!    readers go: moves, reloads, stores to slots never read again, and instructions without
 //!    effects. A move goes only if its result is dead afterwards.
 //!
+//! Neither runs where `needed` finds nothing dead and whoever inserted the edits knows that
+//! none is redundant.
+//!
 //! [`frame`](crate::frame) then reorders slots and merges accesses on the same code, and where
 //! the machine lacks exchanges or copies, `legal_moves` puts other code in their place.
 
@@ -17,15 +20,14 @@ mod code;
 mod copy_propagation;
 mod dead_code;
 pub(crate) mod legal_moves;
+mod needed;
 #[cfg(test)]
 mod tests;
 
 use crate::allocation::Allocation;
-use crate::function::{Effect, Function, Kind};
+use crate::function::{Function, Kind};
 pub(crate) use code::{Code, Step, memory};
-use cranelift_entity::EntityRef;
 pub(crate) use dead_code::{Dead, Needs};
-use fixedbitset::FixedBitSet;
 
 /// What the passes did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,46 +44,42 @@ pub(crate) struct CleanupCounts {
     pub dead_insts: u32,
 }
 
-/// How often to go forwards and backwards.
-const ROUNDS: usize = 3;
+/// How often to go forwards and backwards at most.
+pub(crate) const ROUNDS: usize = 3;
 
-/// Propagates copies and removes dead code of `code`, which must be right.
-pub(crate) fn run(code: &mut Code) -> CleanupCounts {
+/// Propagates copies and removes dead code of `code`, which must be right, in so many rounds
+/// at most.
+pub(crate) fn run(code: &mut Code, rounds: usize) -> CleanupCounts {
     let mut counts = CleanupCounts::default();
-    // Each round may show the other pass something new; later rounds find next to nothing.
-    for _ in 0..ROUNDS {
-        let before = counts;
+    // What dead code overwrote is there to be read once it is gone; later rounds find next to
+    // nothing.
+    for _ in 0..rounds {
         copy_propagation::run(code, &mut counts);
+        let dead = counts.dead_edits + counts.dead_insts;
         dead_code::run(code, &mut counts);
-        if counts == before {
+        if counts.dead_edits + counts.dead_insts == dead {
             break;
         }
     }
     counts
 }
 
+/// What is known of the edits of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// Clean-up may find some redundant.
+    Unknown,
+    /// Where the function has no dead code, clean-up would leave all of them as they are.
+    Needed,
+}
+
 /// Whether there may be anything to clean up: inserted code, a copy that was not
-/// coalesced, or a result without a reader.
-pub(crate) fn has_work(function: &Function, allocation: &Allocation) -> bool {
-    if !allocation.edits.is_empty() {
+/// coalesced, or dead code.
+pub(crate) fn has_work(function: &Function, allocation: &Allocation, inserted: Inserted) -> bool {
+    if !allocation.edits.is_empty() && inserted == Inserted::Unknown {
         return true;
     }
-    let mut read = FixedBitSet::with_capacity(function.vreg_count());
-    for operand in function.insts().flat_map(|inst| function.operands(inst)) {
-        if operand.role.reads() {
-            read.insert(operand.vreg.index());
-        }
-    }
-    for edge in function.blocks().flat_map(|block| function.succs(block)) {
-        read.extend(edge.args.iter().map(|vreg| vreg.index()));
-    }
-    let mut insts = function
-        .insts()
-        .filter(|&i| !allocation.deleted.contains(i));
-    insts.any(|inst| {
-        let info = function.inst(inst);
-        let mut results = function.operands(inst).iter().filter(|o| o.role.writes());
-        let mut is_dead = || info.effect == Effect::Pure && results.all(|o| !read[o.vreg.index()]);
-        info.kind == Kind::Copy || (!info.kind.is_terminator() && is_dead())
-    })
+    let deleted = &allocation.deleted;
+    let mut insts = function.insts().filter(|&i| !deleted.contains(i));
+    insts.any(|i| function.inst(i).kind == Kind::Copy) || needed::has_dead_code(function, deleted)
 }

@@ -29,7 +29,7 @@ fn clean_up(
 ) -> (CleanupCounts, u32) {
     let scratch = Scratch::default();
     let mut code = Code::new(function, target, allocation, &scratch);
-    let counts = run(&mut code);
+    let counts = run(&mut code, ROUNDS);
     reorder_slots::run(&mut code, allocation.frame);
     let merged = merge_accesses::run(&mut code, allocation.frame);
     code.write_to(allocation, &scratch);

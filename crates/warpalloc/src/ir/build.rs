@@ -18,6 +18,17 @@ impl<'a> Program<'a> {
         target: &'a Target,
         order: Option<Vec<Inst>>,
     ) -> Result<Program<'a>, Error> {
+        let mut program = Program::without_edges(function, target, order)?;
+        program.put_copies_on_edges();
+        Ok(program)
+    }
+
+    /// The same with no block on any edge: what edges pass is not part of the program.
+    pub(crate) fn without_edges(
+        function: &'a Function,
+        target: &'a Target,
+        order: Option<Vec<Inst>>,
+    ) -> Result<Program<'a>, Error> {
         let own = function.vregs().map(|vreg| {
             let info = function.vreg(vreg);
             ValueInfo {
@@ -49,7 +60,6 @@ impl<'a> Program<'a> {
             bundles: Bundles::default(),
         };
         build.blocks()?;
-        build.edges();
         build.program.links.extend(build.bundles.links());
         Ok(build.program)
     }
@@ -305,10 +315,12 @@ impl Build<'_> {
         }
         self.program.values[seat].forbidden = forbidden;
     }
+}
 
+impl Program<'_> {
     /// Puts a block with a parallel copy on every edge that passes arguments.
-    fn edges(&mut self) {
-        let function = self.program.function;
+    pub(crate) fn put_copies_on_edges(&mut self) {
+        let function = self.function;
         for block in function.blocks() {
             for (index, edge) in function.succs(block).iter().enumerate() {
                 let params = &function.block(edge.block).params;
@@ -319,15 +331,13 @@ impl Build<'_> {
                     .filter(|(to, from)| to != from)
                     .collect();
                 if !copies.is_empty() {
-                    let on_edge = self.program.split_edge(block, index);
-                    self.program.blocks[on_edge].ops.push(Op::Copies(copies));
+                    let on_edge = self.split_edge(block, index);
+                    self.blocks[on_edge].ops.push(Op::Copies(copies));
                 }
             }
         }
     }
-}
 
-impl Program<'_> {
     /// The block on the edge of `block` at position `succ`, made if there is none yet.
     /// A block that stands on an edge itself has but one way to go and is its own.
     pub fn split_edge(&mut self, block: Block, succ: usize) -> Block {

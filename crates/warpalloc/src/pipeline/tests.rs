@@ -135,3 +135,40 @@ fn naive_does_not_spill_to_shared_memory_beside_calls() {
     let error = allocate(Space::Shared).unwrap_err().to_string();
     assert!(error.contains("cannot spill to shared memory"), "{error}");
 }
+
+/// Where a walk over the blocks inserts nothing but moves that are needed, clean-up is passed
+/// over, since it would leave them as they are.
+#[test]
+fn what_clean_up_passes_over_is_clean() {
+    let options = Options::with_strategy(Strategy::Scan);
+    let target = Target::hardware(90).unwrap();
+    let scratch = Scratch::default();
+    let mut rng = Rng::new(5);
+    let mut passed_over = 0;
+    for seed in 0..2_000 {
+        let shape = Shape {
+            blocks: 6,
+            loop_depth: 2,
+            params: true,
+            ..Shape::straight(30)
+        };
+        let function = generate::function(&shape, &target, &mut rng);
+        let liveness = Liveness::compute(&function);
+        let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
+        let mut stats = pipeline.stats();
+        let scan = pipeline.scan(None, &mut stats).unwrap().unwrap();
+        let walk = scan.walk(Space::Local, &mut stats);
+        let Ok(Walk::Done(allocation, inserted @ Inserted::Needed)) = walk else {
+            continue;
+        };
+        let is_empty = allocation.edits.is_empty();
+        if is_empty || cleanup::has_work(&function, &allocation, inserted) {
+            continue;
+        }
+        let mut code = Code::new(&function, &target, &allocation, &scratch);
+        let counts = cleanup::run(&mut code, cleanup::ROUNDS);
+        assert_eq!(counts, CleanupCounts::default(), "at {seed}");
+        passed_over += 1;
+    }
+    assert!(passed_over > 20, "{passed_over}");
+}

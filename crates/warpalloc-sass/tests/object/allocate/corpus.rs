@@ -1,6 +1,7 @@
 //! Kernels of the corpus, assembled by ptxas: allocated for fewer registers by each strategy.
 
 use super::walk::walk;
+use crate::recolour::reaching::assert_same;
 use crate::tools::{assemble, corpus, tool};
 use warpalloc::Strategy;
 use warpalloc::allocation::Space;
@@ -142,6 +143,38 @@ fn a_reload_that_is_missing_is_noticed() {
             noticed += usize::from(difference(&bytes, &mutant, "stencil25", &offsets).is_some());
         }
         assert!(noticed + 1 >= reloads.len(), "{noticed}");
+    }
+}
+
+/// Functions that are called by their addresses can't move, so that nothing is inserted; below
+/// what recolouring takes that leaves nothing.
+#[test]
+fn a_kernel_that_takes_no_insertions_meets_the_cap_by_recolouring_alone() {
+    for (_, bytes) in cubins(&["calls"]) {
+        for strategy in [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan] {
+            for space in [Space::Local, Space::Shared] {
+                let within =
+                    |cap: u32| allocate_kernel(&bytes, "calls", &options(cap, space, strategy));
+                let done = within(40).unwrap();
+                assert_eq!((done.registers_before, done.frame_bytes), (42, 0));
+                assert_eq!(done.instructions_before, done.instructions_after);
+                let new = done.bytes.unwrap();
+                let read = Cubin::read(&new).unwrap();
+                assert_eq!(
+                    read.function("calls").unwrap().registers,
+                    Some(done.registers_after)
+                );
+                assert!(done.registers_after <= 40, "{}", done.registers_after);
+                let (code, cfg) = code_of(&new, "calls");
+                assert_same("calls", &code_of(&bytes, "calls").0, &code, &cfg);
+                assert_eq!(hazard::check(&code, &cfg), []);
+                let error = within(32).unwrap_err().to_string();
+                assert!(
+                    error.ends_with("sets R1 anew, which has to stay the frame"),
+                    "{error}"
+                );
+            }
+        }
     }
 }
 

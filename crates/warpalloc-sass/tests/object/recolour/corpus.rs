@@ -64,9 +64,8 @@ fn recolour_all(cubins: &[&CorpusCubin], options: &RecolourOptions) -> Sum {
     sum
 }
 
-/// Kernels that are refused whatever the strategy: mbarriers, and functions that are called by
-/// their addresses.
-const REFUSED: [&str; 2] = ["bulk", "calls"];
+/// The kernel that is refused whatever the strategy: it has mbarriers.
+const REFUSED: [&str; 1] = ["bulk"];
 
 fn strategies_recolour(sm: u32, least_fewer: usize) {
     let cubins = cubins(sm);
@@ -91,6 +90,32 @@ fn strategies_recolour(sm: u32, least_fewer: usize) {
     let sum = recolour_all(&cubins, &RecolourOptions::default());
     let (moved, values) = (sum.moved, sum.values);
     assert!(sum.fewer > 0 && moved * 20 < values, "{moved} of {values}");
+}
+
+/// An address that counts from elsewhere may be that of any code.
+#[test]
+fn calls_by_address_from_the_beginning_reach_all_functions_of_the_section_or_is_skipped() {
+    let mut cubins = corpus_cubins().iter();
+    let Some(cubin) = cubins.find(|cubin| cubin.name == "calls.sm_90 for sm_90") else {
+        return;
+    };
+    let cubin = Cubin::read(&cubin.bytes).unwrap();
+    let function = cubin.function("calls").unwrap();
+    let code = Code::decode(function.code, 90).unwrap();
+    let inner: Vec<usize> = function.inner.iter().map(|f| f.offset as usize).collect();
+    let links = cubin.links(function, &code);
+    assert_eq!((inner.len(), links.by_address.len()), (5, 2));
+    assert!(links.by_address.values().all(|places| *places == inner));
+    assert!(links.entries.is_empty());
+    let mut words: Vec<u128> = code.insts().iter().map(|inst| inst.word()).collect();
+    for &at in links.by_address.keys() {
+        let inst = &code.insts()[at / 16];
+        words[at / 16] = inst.with_place(-(at as i64)).unwrap().word();
+    }
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let links = cubin.links(function, &Code::decode(&bytes, 90).unwrap());
+    assert!(links.by_address.is_empty());
+    assert_eq!(links.entries, inner);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::spill::{Event, EventKind, Lists, Plan};
 use super::stores::Stores;
 use crate::allocation::{Edit, Point};
 use crate::analysis::NEVER;
+use crate::cleanup::Inserted;
 use crate::function::{Block, Kind, Role};
 use crate::ir::Op;
 use crate::target::{File, PReg, UnitSet};
@@ -31,8 +32,12 @@ pub(super) struct Assigned {
     pub deleted: EntitySet<crate::function::Inst>,
     pub entry: Lists<Located>,
     pub exit: Lists<Located>,
+    /// By block, the edge along which everything is in its place already, if there is one.
+    pub continues: Vec<u32>,
     pub copies: u32,
     pub coalesced: u32,
+    /// What is known of `edits` once edges are connected.
+    pub inserted: Inserted,
 }
 
 /// Gives every value its registers; the number of the step that could not be seated, if
@@ -70,8 +75,10 @@ pub(super) fn assign<const W: usize>(
             deleted: code.program.deleted.clone(),
             entry: Lists::new(blocks),
             exit: Lists::new(blocks),
+            continues: vec![NONE; blocks],
             copies: 0,
             coalesced: 0,
+            inserted: Inserted::Unknown,
         },
     };
     for value in 0..code.value_count() as u32 {
@@ -168,15 +175,16 @@ impl<const W: usize> Assigner<'_, W> {
             Some(plan) => plan.entry.of(block).iter().map(|r| r.value).collect(),
             None => code.live_in(block).collect(),
         };
-        let known = code
-            .incoming(block)
-            .iter()
-            .map(|&e| &code.edges()[e as usize]);
-        let known = known.filter(|e| self.done[e.from.index()]);
-        let often = |e: &&super::code::Edge| code.edge_frequency(e);
-        let from = known.max_by(|a, b| often(a).total_cmp(&often(b)).then(b.from.cmp(&a.from)));
+        let known = code.incoming(block).iter().copied();
+        let known = known.filter(|&e| self.done[code.edges()[e as usize].from.index()]);
+        let from = known.max_by(|&a, &b| {
+            let [a, b] = [a, b].map(|e| &code.edges()[e as usize]);
+            let [often_a, often_b] = [a, b].map(|e| code.edge_frequency(e));
+            often_a.total_cmp(&often_b).then(b.from.cmp(&a.from))
+        });
         let mut rest: SmallVec<[u32; 16]> = SmallVec::new();
-        if let Some(edge) = from {
+        if let Some(number) = from {
+            let edge = &code.edges()[number as usize];
             let exit = self.out.exit.of(edge.from);
             for &(value, at) in exit {
                 self.arriving[value as usize] = at;
@@ -191,7 +199,12 @@ impl<const W: usize> Assigner<'_, W> {
                 match index {
                     None => match self.arriving[value as usize] {
                         NOWHERE => rest.push(value),
-                        at => self.settle(value, at as usize),
+                        // Its class and its affinities know of its register since it was
+                        // defined.
+                        at => {
+                            self.occupy(value, at as usize);
+                            self.at[value as usize] = at;
+                        }
                     },
                     Some(index) => {
                         let arg = code.pairs(edge)[index].1;
@@ -210,6 +223,9 @@ impl<const W: usize> Assigner<'_, W> {
             for at in 0..self.out.exit.of(edge.from).len() {
                 let (value, _) = self.out.exit.of(edge.from)[at];
                 self.arriving[value as usize] = NOWHERE;
+            }
+            if rest.is_empty() {
+                self.out.continues[block.index()] = number;
             }
         } else {
             rest.extend(residents.iter().copied());

@@ -193,6 +193,8 @@ impl<'a> Code<'a> {
 
     fn add_steps(&mut self, blocks: usize) {
         self.steps.reserve(self.function.inst_count());
+        let function = self.function;
+        let has_pins = function.vregs().any(|v| function.vreg(v).pinned);
         for block in (0..blocks).map(Block::new) {
             let ops = &self.program.blocks[block].ops;
             let mut at = 0;
@@ -202,7 +204,7 @@ impl<'a> Code<'a> {
                 let unseats = ops
                     .get(at + 1)
                     .is_some_and(|op| self.copies_out_of_seats(op));
-                let constrained = seats || unseats || self.is_constrained(&ops[at]);
+                let constrained = seats || unseats || self.is_constrained(&ops[at], has_pins);
                 self.steps.push(Step {
                     op: at as u32,
                     seats,
@@ -223,15 +225,15 @@ impl<'a> Code<'a> {
         matches!(op, Op::Copies(pairs) if self.link_of(pairs[0].1.as_u32()).is_some())
     }
 
-    fn is_constrained(&self, op: &Op) -> bool {
+    fn is_constrained(&self, op: &Op, has_pins: bool) -> bool {
         let Op::Inst { inst, values } = op else {
             return false;
         };
         let function = self.function;
         !function.is_free(*inst)
             || function.inst(*inst).clobbers != Clobbers::None
-            || values.iter().any(|v| self.link_of(v.as_u32()).is_some())
-            || values.iter().any(|&v| is_pinned(&self.program, v))
+            || !self.link.is_empty() && values.iter().any(|v| self.link_of(v.as_u32()).is_some())
+            || has_pins && values.iter().any(|&v| is_pinned(&self.program, v))
     }
 
     /// Keeps the parameters whose contents are read, or passed on.

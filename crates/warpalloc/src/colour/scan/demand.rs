@@ -77,6 +77,13 @@ impl Load {
         !pairs.fold(false, |more, (load, room)| more | (load > room))
     }
 
+    /// The same for one file.
+    #[inline]
+    pub fn fits_file(&self, room: &Load, file: usize) -> bool {
+        let pairs = self.0[file].iter().zip(&room.0[file]);
+        !pairs.fold(false, |more, (load, room)| more | (load > room))
+    }
+
     /// The file, of `files`, and the alignment where this load is more than `room`.
     #[inline]
     pub fn excess(&self, room: &Load, files: Files) -> Option<Excess> {

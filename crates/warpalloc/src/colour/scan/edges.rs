@@ -12,8 +12,10 @@ use super::moves::push_moves;
 use super::spill::Plan;
 use super::stores::{Exits, Stores, class};
 use crate::allocation::{Edit, Point, SlotAddr};
-use crate::function::Inst;
+use crate::cleanup::Inserted;
+use crate::function::{Block, Convention, Inst};
 use crate::target::{File, PReg, UnitSet};
+use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
 /// Where a value comes from on an edge.
@@ -35,14 +37,22 @@ pub(super) fn connect(
         code,
         plan,
         stores,
+        from: None,
         at: vec![NOWHERE; code.value_count()],
         exits: Exits::new(code),
     };
     let mut edits = Vec::new();
-    for edge in code.edges() {
-        connector.enter(edge, assigned);
-        connector.edge(edge, assigned, &mut edits);
-        connector.leave(edge, assigned);
+    // Moves of what is live, where paths meet: nothing hands on what they move but themselves.
+    let is_kernel = code.function.convention() == Convention::Kernel;
+    let mut is_needed = plan.is_none() && assigned.edits.is_empty() && is_kernel;
+    for (number, edge) in code.edges().iter().enumerate() {
+        let continues = assigned.continues[edge.to.index()] == number as u32;
+        if continues && plan.is_none() {
+            continue;
+        }
+        connector.enter(edge.from, assigned);
+        connector.edge(edge, continues, assigned, &mut edits);
+        is_needed &= edits.is_empty() || code.incoming(edge.to).len() > 1;
         let point = match code.program.blocks[edge.from].edge {
             Some((from, succ)) => Point::Edge(from, succ),
             None => Point::Edge(edge.from, edge.succ),
@@ -51,37 +61,49 @@ pub(super) fn connect(
             .edits
             .extend(edits.drain(..).map(|edit| (point, edit)));
     }
+    if is_needed {
+        assigned.inserted = Inserted::Needed;
+    }
 }
 
 struct Connector<'a> {
     code: &'a Code<'a>,
     plan: Option<&'a Plan>,
     stores: &'a mut Stores,
-    /// Where the block that the edge leaves has each value.
+    /// The block that the edge leaves, and where it has each value.
+    from: Option<Block>,
     at: Vec<u16>,
     exits: Exits,
 }
 
 impl Connector<'_> {
-    fn enter(&mut self, edge: &Edge, assigned: &Assigned) {
-        for &(value, at) in assigned.exit.of(edge.from) {
+    /// Looks at where `block` leaves its values.
+    fn enter(&mut self, block: Block, assigned: &Assigned) {
+        let last = self.from.replace(block);
+        if last == Some(block) {
+            return;
+        }
+        if let Some(last) = last {
+            for &(value, _) in assigned.exit.of(last) {
+                self.at[value as usize] = NOWHERE;
+            }
+        }
+        for &(value, at) in assigned.exit.of(block) {
             self.at[value as usize] = at;
         }
     }
 
-    fn leave(&mut self, edge: &Edge, assigned: &Assigned) {
-        for &(value, _) in assigned.exit.of(edge.from) {
-            self.at[value as usize] = NOWHERE;
-        }
-    }
-
-    fn edge(&mut self, edge: &Edge, assigned: &Assigned, out: &mut Vec<Edit>) {
+    fn edge(&mut self, edge: &Edge, continues: bool, assigned: &Assigned, out: &mut Vec<Edit>) {
         let code = self.code;
         let params = code.params(edge.to);
         let pairs = code.pairs(edge);
         let mut moves: SmallVec<[(PReg, PReg, usize); 8]> = SmallVec::new();
         let mut fetches: SmallVec<[(PReg, Source, usize); 8]> = SmallVec::new();
-        for &(value, unit) in assigned.entry.of(edge.to) {
+        let moving = match continues {
+            true => &[],
+            false => assigned.entry.of(edge.to),
+        };
+        for &(value, unit) in moving {
             let index = match params.is_empty() {
                 true => None,
                 false => params.iter().position(|&p| p == value),
@@ -110,7 +132,11 @@ impl Connector<'_> {
             });
             self.parameters_in_memory(plan, edge, assigned, &mut fetches, out);
         }
-        let idle = self.idle(edge, assigned);
+        // One move alone is no cycle.
+        let idle = match moves.len() {
+            0 | 1 => None,
+            _ => self.idle(edge, assigned),
+        };
         push_moves(&moves, idle, out);
         for (to, source, width) in fetches {
             fetch(code, to, source, width, out);

@@ -8,7 +8,7 @@
 
 use super::code::Code;
 use super::code::FILES;
-use super::demand::{ALL, Load, Rooms};
+use super::demand::{Load, Rooms};
 use super::next_use::NextUse;
 use super::pressure::Pressure;
 use super::spill::{PerFile, Plan, Resident};
@@ -80,11 +80,11 @@ impl EntrySets {
         let mut load = Load::default();
         let mut taken = Vec::with_capacity(candidates.len());
         let mut take = |c: &Candidate, load: &mut Load| {
-            let mut more = *load;
-            more.add(code.shape(c.value));
-            if !code.shape(c.value).reaches_memory || more.excess(rooms.whole(), ALL).is_none() {
-                *load = more;
-                taken.push(*c);
+            let shape = code.shape(c.value);
+            load.add(shape);
+            match !shape.reaches_memory || load.fits_file(rooms.whole(), shape.file) {
+                true => taken.push(*c),
+                false => load.remove(shape),
             }
         };
         let stay = |c: &Candidate| !code.shape(c.value).reaches_memory;

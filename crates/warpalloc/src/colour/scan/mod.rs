@@ -28,10 +28,11 @@ mod stores;
 
 use crate::allocation::{Allocation, Edits, Frame, Space};
 use crate::analysis::Liveness;
-use crate::colour::Problem;
+use crate::cleanup::Inserted;
 use crate::error::{Error, Place};
 use crate::frame::callee_saves::save_callee_saved;
 use crate::function::{Clobbers, Convention};
+use crate::ir::Program;
 use crate::stats::Stats;
 use crate::target::Target;
 use assign::{Assigned, assign};
@@ -46,62 +47,96 @@ const ATTEMPTS: usize = 24;
 
 /// How a walk over the blocks ended.
 pub(crate) enum Walk {
-    /// With an allocation, which is not cleaned up yet.
-    Done(Box<Allocation>),
+    /// With an allocation, which is not cleaned up yet, and what is known of its edits.
+    Done(Box<Allocation>, Inserted),
     /// A pinned value finds no place for all of its life.
     Unpinned,
     /// A step could not be seated.
     Stuck,
 }
 
-/// Allocates `problem` in one walk over its blocks; `liveness` is the function's, and the
-/// program differs from it in the order of instructions at most.
-pub(crate) fn walk(
-    problem: &Problem,
-    liveness: &Liveness,
-    space: Space,
-    stats: &mut Stats,
-) -> Result<Walk, Error> {
-    let target = problem.target;
-    let mut code = Code::of_function(problem.program.clone(), target, liveness);
-    let Some(pins) = assign_pins(&code) else {
-        return Ok(Walk::Unpinned);
-    };
-    code.set_pins(pins);
-    let mut rooms = Rooms::new(&code);
-    let mut pressure = Pressure::measure(&code, &rooms, &[]);
-    if carry::is_needed(&code, &pressure.exceeded) {
-        let chosen = carry::choose(&code, &rooms);
-        let mut program = code.program;
+/// A program whose pressure is known.
+pub(crate) struct Scan<'a> {
+    code: Code<'a>,
+    rooms: Rooms,
+    pressure: Pressure,
+}
+
+impl<'a> Scan<'a> {
+    /// Measures `program`, whose blocks are those of its function; `liveness` is the
+    /// function's, from which the program differs in the order of instructions at most.
+    /// Nothing if a pinned value finds no place for all of its life.
+    pub fn of_function(
+        program: Program<'a>,
+        target: &'a Target,
+        liveness: &Liveness,
+    ) -> Option<Scan<'a>> {
+        Scan::of_code(Code::of_function(program, target, liveness))
+    }
+
+    fn of_code(mut code: Code<'a>) -> Option<Scan<'a>> {
+        let pins = assign_pins(&code)?;
+        code.set_pins(pins);
+        let rooms = Rooms::new(&code);
+        let pressure = Pressure::measure(&code, &rooms, &[]);
+        Some(Scan {
+            code,
+            rooms,
+            pressure,
+        })
+    }
+
+    /// Whether some step needs more registers than there are.
+    pub fn is_over_budget(&self) -> bool {
+        self.pressure.exceeded.contains(&true)
+    }
+
+    /// The same with carriers for values that do not fit their file and cannot be stored.
+    fn carried(self, space: Space, stats: &mut Stats) -> Option<Scan<'a>> {
+        if !carry::is_needed(&self.code, &self.pressure.exceeded) {
+            return Some(self);
+        }
+        let target = self.code.target;
+        let chosen = carry::choose(&self.code, &self.rooms);
+        let mut program = self.code.program;
+        program.put_copies_on_edges();
         stats.spilled += carry::carry(&mut program, target, &chosen, space);
-        code = Code::of_program(program, target);
-        let Some(pins) = assign_pins(&code) else {
+        Scan::of_code(Code::of_program(program, target))
+    }
+
+    /// Allocates in one walk over the blocks.
+    pub fn walk(self, space: Space, stats: &mut Stats) -> Result<Walk, Error> {
+        let Some(scan) = self.carried(space, stats) else {
             return Ok(Walk::Unpinned);
         };
-        code.set_pins(pins);
-        rooms = Rooms::new(&code);
-        pressure = Pressure::measure(&code, &rooms, &[]);
-    }
-    let mut tight: Vec<u8> = Vec::new();
-    for _ in 0..ATTEMPTS {
-        stats.iterations += 1;
-        match attempt(&code, &rooms, &pressure, &tight, space) {
-            Ok((assigned, stores)) => {
-                stats.spilled += stores.spilled;
-                stats.rematerialised = stores.recomputed;
-                let stats = std::mem::take(stats);
-                let allocation = finish(&code, target, space, assigned, stores, stats)?;
-                return Ok(Walk::Done(Box::new(allocation)));
-            }
-            Err(step) => {
-                tight.resize(code.step_count(), 0);
-                let units = &mut tight[step];
-                *units = units.saturating_add(1 + *units / 2);
-                pressure = Pressure::measure(&code, &rooms, &tight);
+        let Scan {
+            code,
+            rooms,
+            mut pressure,
+        } = scan;
+        let mut tight: Vec<u8> = Vec::new();
+        for _ in 0..ATTEMPTS {
+            stats.iterations += 1;
+            match attempt(&code, &rooms, &pressure, &tight, space) {
+                Ok((assigned, stores)) => {
+                    stats.spilled += stores.spilled;
+                    stats.rematerialised = stores.recomputed;
+                    let stats = std::mem::take(stats);
+                    let target = code.target;
+                    let inserted = assigned.inserted;
+                    let allocation = finish(code, target, space, assigned, stores, stats)?;
+                    return Ok(Walk::Done(Box::new(allocation), inserted));
+                }
+                Err(step) => {
+                    tight.resize(code.step_count(), 0);
+                    let units = &mut tight[step];
+                    *units = units.saturating_add(1 + *units / 2);
+                    pressure = Pressure::measure(&code, &rooms, &tight);
+                }
             }
         }
+        Ok(Walk::Stuck)
     }
-    Ok(Walk::Stuck)
 }
 
 /// Spills and assigns once; fails with the number of a step that could not be seated.
@@ -131,7 +166,7 @@ fn attempt(
 }
 
 fn finish(
-    code: &Code,
+    code: Code,
     target: &Target,
     space: Space,
     mut assigned: Assigned,
@@ -146,7 +181,7 @@ fn finish(
         memory: Vec::new(),
         edits: Edits::new(function, std::mem::take(&mut assigned.edits)),
         deleted: assigned.deleted,
-        order: code.program.order.clone(),
+        order: code.program.order,
         frame: Frame::default(),
         stats,
     };

@@ -43,15 +43,35 @@ pub(super) fn push_moves(moves: &[(PReg, PReg, usize)], idle: Option<PReg>, out:
             }
         }
         if pending.len() == before {
-            open_cycle(&mut pending, idle, out);
+            open_cycle(&mut pending, idle, first, out);
         }
     }
     join(out, first);
 }
 
-/// Only cycles are left: reads one destination from elsewhere.
-fn open_cycle(pending: &mut SmallVec<[UnitMove; 16]>, idle: Option<PReg>, out: &mut Vec<Edit>) {
+/// Only cycles are left: reads one destination from elsewhere. The edits of these moves are
+/// those in `out` from `first` on.
+fn open_cycle(
+    pending: &mut SmallVec<[UnitMove; 16]>,
+    idle: Option<PReg>,
+    first: usize,
+    out: &mut Vec<Edit>,
+) {
     let (to, from) = pending[0];
+    // A destination outside the cycle may have what this one holds already, unless exchanges
+    // have changed that.
+    let done = &out[first..];
+    let is_exchanged = done.iter().any(|edit| matches!(edit, Edit::Swap { .. }));
+    let copied = done.iter().find_map(|edit| match *edit {
+        Edit::Move { to: copy, from, .. } if from == to && !is_exchanged => Some(copy),
+        _ => None,
+    });
+    if let Some(copy) = copied {
+        for read in pending.iter_mut().filter(|m| m.1 == to) {
+            read.1 = copy;
+        }
+        return;
+    }
     match idle.filter(|idle| idle.file == to.file) {
         Some(idle) => {
             out.push(Edit::Move {
@@ -172,6 +192,13 @@ mod tests {
         let (units, edits) = run(&[(0, 1, 1), (1, 2, 1), (2, 0, 1)], None);
         assert_eq!(units[..3], [1, 2, 0]);
         assert_eq!(edits.len(), 2);
+    }
+
+    #[test]
+    fn a_cycle_is_opened_where_one_of_its_units_is_copied_to() {
+        let (units, edits) = run(&[(5, 0, 1), (0, 1, 1), (1, 0, 1)], Some(9));
+        assert_eq!((units[0], units[1], units[5]), (1, 0, 0));
+        assert_eq!(edits.len(), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whether everything fits, and how full each block gets.
 
-use super::code::{Code, FILES};
+use super::code::{Access, Code, FILES};
 use super::demand::{Files, Load, Rooms, demand, indirect_files};
 use crate::function::{Block, Role};
 use cranelift_entity::EntityRef;
@@ -57,9 +57,18 @@ impl Walk<'_> {
             load.add(code.shape(value));
         }
         self.note(block, &load);
+        for files in [indirect, !indirect] {
+            self.check(load.excess(self.rooms.whole(), files));
+        }
         for number in code.steps(block).rev() {
             let step = code.step(number);
             let accesses = code.accesses(number);
+            let is_dead = |&(v, role): &Access| role.writes() && !self.live[v as usize];
+            let is_plain = self.tight.is_empty() && !step.constrained;
+            if is_plain && !accesses.iter().any(is_dead) {
+                self.plain_step(block, accesses, &mut load);
+                continue;
+            }
             let live_after = match step.constrained {
                 true => accesses
                     .iter()
@@ -115,6 +124,31 @@ impl Walk<'_> {
         }
         for value in code.live_in(block) {
             self.live[value as usize] = false;
+        }
+    }
+
+    /// Moves to before a step whose operands may be anywhere. What is live after it has been
+    /// seen, so that only what begins here can be too much.
+    #[inline]
+    fn plain_step(&mut self, block: Block, accesses: &[Access], load: &mut Load) {
+        let code = self.code;
+        for &(value, _) in accesses.iter().filter(|a| a.1.writes()) {
+            if std::mem::replace(&mut self.live[value as usize], false) {
+                load.remove(code.shape(value));
+            }
+        }
+        let mut begun: Files = 0;
+        for &(value, _) in accesses.iter().filter(|a| a.1.reads()) {
+            if !std::mem::replace(&mut self.live[value as usize], true) {
+                let shape = code.shape(value);
+                load.add(shape);
+                begun |= 1 << shape.file;
+            }
+        }
+        for file in (0..FILES).filter(|file| begun >> file & 1 == 1) {
+            self.pressure.exceeded[file] |= !load.fits_file(self.rooms.whole(), file);
+            let most = &mut self.pressure.blocks[block.index()][file];
+            *most = (*most).max(load.units(file));
         }
     }
 

@@ -10,6 +10,7 @@
 //! Values need not be in SSA form: `W` and the set of values whose slot is current are kept
 //! by program point, and a definition makes the slot stale.
 
+use super::assign::is_rewritten;
 use super::code::{Access, Code, FILES, NONE};
 use super::demand::{ALL, Excess, Load, Rooms, demand};
 use super::entry::EntrySets;
@@ -20,7 +21,11 @@ use crate::analysis::{NEVER, NextUses};
 use crate::function::{Block, Role};
 use crate::ir::Value;
 use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
 use std::ops::Range;
+
+/// A few values.
+type Values = SmallVec<[u32; 4]>;
 
 /// What happens to a value before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,8 +224,7 @@ impl Spiller<'_> {
         let code = self.code;
         let step = code.step(number);
         let tight = self.tight.get(number).map_or(0, |&units| i32::from(units));
-        let first_event = self.events.len();
-        let mut reloads: smallvec::SmallVec<[u32; 4]> = smallvec::SmallVec::new();
+        let mut reloads: Values = Values::new();
         for &(value, role) in accesses {
             if role.reads() && self.place[value as usize] == NONE {
                 self.insert(value);
@@ -230,6 +234,52 @@ impl Spiller<'_> {
         for &(value, _) in accesses {
             self.untouched[value as usize] = false;
         }
+        let event = |value, kind, stores| Event {
+            step: number as u32,
+            value,
+            kind,
+            stores,
+        };
+        let mut released: Values = Values::new();
+        if tight > 0 || step.constrained || !self.has_room(accesses) {
+            self.make_room(block, number, accesses, tight, &mut released)?;
+        }
+        // What leaves makes room for what comes back.
+        for value in reloads {
+            self.events.push(event(value, EventKind::Reload, false));
+        }
+        self.next.advance(accesses);
+        for &(value, role) in accesses {
+            if role == Role::Use && (self.next.of(value) == NEVER || released.contains(&value)) {
+                self.remove(value);
+            }
+        }
+        for &(value, role) in accesses {
+            if !role.writes() {
+                continue;
+            }
+            self.clean[value as usize] = self.plan.remat.is_free(value);
+            if self.next.of(value) == NEVER {
+                self.remove(value);
+            } else {
+                self.insert(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets values leave until what a step needs is there; those that leave only once the step
+    /// has read them are `released`.
+    fn make_room(
+        &mut self,
+        block: Block,
+        number: usize,
+        accesses: &[Access],
+        tight: i32,
+        released: &mut Values,
+    ) -> Result<(), usize> {
+        let code = self.code;
+        let step = code.step(number);
         let at = (number - code.steps(block).start) as u32;
         let event = |value, kind, stores| Event {
             step: number as u32,
@@ -256,7 +306,6 @@ impl Spiller<'_> {
                 self.events.push(event(value, EventKind::Evict, stores));
             }
         }
-        let mut released: smallvec::SmallVec<[u32; 4]> = smallvec::SmallVec::new();
         loop {
             let dies = |value: u32| released.contains(&value) || self.dies(accesses, value);
             let demand = demand(code, block, step, accesses, self.load, dies);
@@ -285,29 +334,32 @@ impl Spiller<'_> {
                 }
             }
         }
-        // What leaves makes room for what comes back.
-        for value in reloads {
-            self.events.push(event(value, EventKind::Reload, false));
-        }
-        self.events[first_event..].sort_by_key(|e| e.kind == EventKind::Reload);
-        self.next.advance(accesses);
-        for &(value, role) in accesses {
-            if role == Role::Use && (self.next.of(value) == NEVER || released.contains(&value)) {
-                self.remove(value);
-            }
-        }
-        for &(value, role) in accesses {
-            if !role.writes() {
-                continue;
-            }
-            self.clean[value as usize] = self.plan.remat.is_free(value);
-            if self.next.of(value) == NEVER {
-                self.remove(value);
-            } else {
-                self.insert(value);
-            }
-        }
         Ok(())
+    }
+
+    /// Whether what a step needs whose operands may be anywhere is there.
+    fn has_room(&self, accesses: &[Access]) -> bool {
+        let whole = self.rooms.whole();
+        if !self.load.fits(whole) {
+            return false;
+        }
+        let mut after = self.load;
+        for (at, &(value, role)) in accesses.iter().enumerate() {
+            let shape = self.code.shape(value);
+            match role {
+                Role::Use => {
+                    let again = accesses[..at].contains(&(value, role));
+                    let ends = self.next.after(at) == NEVER || is_rewritten(accesses, value);
+                    if ends && !again {
+                        after.remove(shape);
+                    }
+                }
+                Role::UseDef => {}
+                Role::Def => after.add(shape),
+                Role::EarlyDef => return false,
+            }
+        }
+        after.fits(whole)
     }
 
     /// Whether the contents that the step at hand reads in `value` are not read again.

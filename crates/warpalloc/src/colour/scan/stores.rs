@@ -114,6 +114,9 @@ impl Stores {
     fn lay_out(&mut self, code: &Code, in_memory: &[bool], classes: &[u32]) {
         let mut spans = vec![(u32::MAX, 0); in_memory.len()];
         let mut cover = |value: u32, at: usize| {
+            if !in_memory[value as usize] {
+                return;
+            }
             let span: &mut (u32, u32) = &mut spans[classes[value as usize] as usize];
             *span = (span.0.min(at as u32), span.1.max(at as u32));
         };
@@ -176,6 +179,8 @@ pub(super) struct Exits {
     /// is current there.
     held: Vec<(u32, bool)>,
     stamp: u32,
+    /// The block that was looked at last.
+    of: Option<Block>,
 }
 
 impl Exits {
@@ -183,11 +188,15 @@ impl Exits {
         Exits {
             held: vec![(0, false); code.value_count()],
             stamp: 0,
+            of: None,
         }
     }
 
     /// Looks at what the block that `edge` leaves has in registers.
     pub fn enter(&mut self, plan: &Plan, edge: &Edge) {
+        if self.of.replace(edge.from) == Some(edge.from) {
+            return;
+        }
         self.stamp += 1;
         for resident in plan.exit.of(edge.from) {
             self.held[resident.value as usize] = (self.stamp, resident.clean);

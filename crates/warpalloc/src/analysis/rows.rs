@@ -92,6 +92,17 @@ impl<K: EntityRef, T: Copy + Send + 'static> Rows<K, T> {
         }
     }
 
+    /// No lists yet, with room for `keys` of them and `items` items in all.
+    pub fn with_capacity(keys: usize, items: usize, scratch: &Scratch) -> Rows<K, T> {
+        let mut starts = scratch.take(keys + 1);
+        starts.push(0);
+        Rows {
+            starts,
+            items: scratch.take(items),
+            key: PhantomData,
+        }
+    }
+
     /// Leaves its memory to others; no key has a list any more.
     pub fn recycle(&mut self, scratch: &Scratch) {
         scratch.give(std::mem::take(&mut self.starts));

@@ -255,8 +255,7 @@ fn kernels_of_a_module_are_what_their_options_make_of_the_whole() {
     assert_eq!(choice.result.text, text);
 }
 
-/// The second call is answered by a ptxas that is no longer there, and by no allocator: what it gives
-/// back is what is kept, also where that was written by hand.
+/// The second call is answered by a ptxas that is no longer there.
 #[cfg(unix)]
 #[test]
 fn a_choice_is_kept_by_content() {
@@ -280,6 +279,12 @@ fn a_choice_is_kept_by_content() {
     assert_eq!(first.result.text, second.result.text);
     assert_eq!(first.kernels[0].reason, second.kernels[0].reason);
     assert_eq!(assemble(request, &second).unwrap(), cubin);
+    let mut changed = second;
+    changed.result.text.push('\n');
+    assert!(
+        assemble(request, &changed).is_err(),
+        "another text is other machine code"
+    );
     let other = Request {
         grid: None,
         ..request
@@ -300,6 +305,8 @@ fn looked_at(request: Request) -> (Choice, usize) {
     (choice, count.into_inner())
 }
 
+/// The second call looks at no kernel: what it gives back is what is kept, also where that was written
+/// by hand.
 #[test]
 fn what_is_kept_is_given_back_and_what_is_damaged_is_made_again() {
     use sha2::{Digest, Sha256};

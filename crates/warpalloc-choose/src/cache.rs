@@ -52,7 +52,7 @@ impl Cache {
 
     /// What was chosen for such a request, and made of it.
     pub(crate) fn get(&self, request: &Request) -> Option<Choice> {
-        let kept: Value = serde_json::from_slice(&self.read(request, CHOICE)?).ok()?;
+        let kept: Value = serde_json::from_slice(&self.read(request, None)?).ok()?;
         let kernels = kept["kernels"].as_array()?.iter().map(read_choice);
         Some(Choice {
             kernels: kernels.collect::<Option<_>>()?,
@@ -67,34 +67,35 @@ impl Cache {
         };
         let kernels: Vec<Value> = choice.kernels.iter().map(write_choice).collect();
         let kept = json!({ "kernels": kernels, "result": result });
-        self.write(request, CHOICE, kept.to_string().as_bytes());
+        self.write(request, None, kept.to_string().as_bytes());
     }
 
-    /// The machine code of the choice for such a request.
-    pub(crate) fn cubin(&self, request: &Request) -> Option<Vec<u8>> {
-        self.read(request, CUBIN)
+    /// The machine code of a choice for such a request.
+    pub(crate) fn cubin(&self, request: &Request, choice: &Choice) -> Option<Vec<u8>> {
+        self.read(request, Some(choice))
     }
 
     /// Keeps the machine code of a choice.
-    pub(crate) fn put_cubin(&self, request: &Request, cubin: &[u8]) {
-        self.write(request, CUBIN, cubin);
+    pub(crate) fn put_cubin(&self, request: &Request, choice: &Choice, cubin: &[u8]) {
+        self.write(request, Some(choice), cubin);
     }
 
-    /// What is kept under a name, if it is what was written.
-    fn read(&self, request: &Request, kind: &str) -> Option<Vec<u8>> {
-        let mut kept = fs::read(self.file(request, kind)).ok()?;
+    /// What is kept for a request, if it is what was written: the machine code of a choice, or else the
+    /// choice.
+    fn read(&self, request: &Request, assembled: Option<&Choice>) -> Option<Vec<u8>> {
+        let mut kept = fs::read(self.file(request, assembled)).ok()?;
         let at = kept.len().checked_sub(DIGEST)?;
         let digest = kept.split_off(at);
         (Sha256::digest(&kept)[..] == digest[..]).then_some(kept)
     }
 
-    fn write(&self, request: &Request, kind: &str, content: &[u8]) {
+    fn write(&self, request: &Request, assembled: Option<&Choice>, content: &[u8]) {
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(&self.folder)?;
             let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
             file.write_all(content)?;
             file.write_all(&Sha256::digest(content))?;
-            file.persist(self.file(request, kind))?;
+            file.persist(self.file(request, assembled))?;
             self.make_room(MOST_BYTES)
         };
         let _ = write();
@@ -125,7 +126,7 @@ impl Cache {
         Ok(())
     }
 
-    fn file(&self, request: &Request, kind: &str) -> PathBuf {
+    fn file(&self, request: &Request, assembled: Option<&Choice>) -> PathBuf {
         let mut hash = Sha256::new();
         let mut part = |text: &str| {
             hash.update((text.len() as u64).to_le_bytes());
@@ -142,6 +143,14 @@ impl Cache {
             (true, false) => "machine code",
             (false, _) => "",
         });
+        if let Some(choice) = assembled {
+            part(&choice.result.text);
+            for kernel in &choice.kernels {
+                part(&kernel.name);
+                part(&kernel.chosen.to_string());
+            }
+        }
+        let kind = if assembled.is_some() { CUBIN } else { CHOICE };
         self.folder.join(format!("{:x}.{kind}", hash.finalize()))
     }
 }

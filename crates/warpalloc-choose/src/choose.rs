@@ -154,7 +154,7 @@ impl Request<'_> {
 pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseError> {
     let ptxas = request.ptxas.ok_or(ChooseError::NoPtxas)?;
     let cache = request.cache.filter(|_| request.measure.is_none());
-    if let Some(cubin) = cache.and_then(|cache| cache.cubin(&request)) {
+    if let Some(cubin) = cache.and_then(|cache| cache.cubin(&request, choice)) {
         return Ok(cubin);
     }
     let module = parse(request.source)?;
@@ -195,7 +195,7 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
         }
     }
     if let Some(cache) = cache {
-        cache.put_cubin(&request, &cubin);
+        cache.put_cubin(&request, choice, &cubin);
     }
     Ok(cubin)
 }

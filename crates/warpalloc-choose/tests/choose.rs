@@ -115,21 +115,18 @@ fn without_ptxas_texts_decide() {
     let few = chosen(&wide, &options("limbs", 24), None);
     assert_eq!(few.kernels[0].chosen, Candidate::SharedPragma);
     assert!(few.result.text.contains("enable_smem_spilling"));
-    // What is set aside for all blocks that could be resident takes more of the frames of two blocks out
-    // of the cache than it moves; those of a large grid the cache does not hold either way.
-    let (sha256, at_24) = (corpus("sha256.sm_90.ptx"), options("sha256_x3", 24));
-    let two = chosen(&sha256, &at_24, None);
-    assert_eq!(two.kernels[0].chosen, Candidate::Original);
+    // The cache holds the frames of two blocks, and not beside the shared memory that is set aside for
+    // all that could be resident. Those of a large grid it does not hold either way.
+    let (sha256, at_40) = (corpus("sha256.sm_90.ptx"), options("sha256_x3", 40));
+    let large = chosen(&sha256, &at_40, None);
+    assert_eq!(large.kernels[0].chosen, Candidate::Original);
     let full = Request {
         grid: Some(16 * 132),
-        ..request(&sha256, &at_24, None)
+        ..request(&sha256, &at_40, None)
     };
     let full = choose(full, None).unwrap();
     assert_eq!(full.kernels[0].chosen, Candidate::SharedPragma);
-    // By little, but whatever ptxas saves.
-    let little = chosen(&sha256, &options("sha256_x3", 40), None);
-    assert_eq!(little.kernels[0].chosen.to_string(), "briggs, shared");
-    assert!(little.kernels[0].candidates[1].score().unwrap() > 0.8);
+    assert!(large.kernels[0].candidates[1].score().unwrap() > 0.75);
     let mut options = options("mma_bf16", 48);
     options.block = Some(32);
     let many = chosen(&corpus("mma.sm_90.ptx"), &options, None);
@@ -258,8 +255,7 @@ fn kernels_of_a_module_are_what_their_options_make_of_the_whole() {
     assert_eq!(choice.result.text, text);
 }
 
-/// The second call is answered by a ptxas that is no longer there, and by no allocator: what it gives
-/// back is what is kept, also where that was written by hand.
+/// The second call is answered by a ptxas that is no longer there.
 #[cfg(unix)]
 #[test]
 fn a_choice_is_kept_by_content() {
@@ -283,6 +279,12 @@ fn a_choice_is_kept_by_content() {
     assert_eq!(first.result.text, second.result.text);
     assert_eq!(first.kernels[0].reason, second.kernels[0].reason);
     assert_eq!(assemble(request, &second).unwrap(), cubin);
+    let mut changed = second;
+    changed.result.text.push('\n');
+    assert!(
+        assemble(request, &changed).is_err(),
+        "another text is other machine code"
+    );
     let other = Request {
         grid: None,
         ..request
@@ -303,6 +305,8 @@ fn looked_at(request: Request) -> (Choice, usize) {
     (choice, count.into_inner())
 }
 
+/// The second call looks at no kernel: what it gives back is what is kept, also where that was written
+/// by hand.
 #[test]
 fn what_is_kept_is_given_back_and_what_is_damaged_is_made_again() {
     use sha2::{Digest, Sha256};

@@ -80,8 +80,6 @@ pub struct Estimate {
     pub shared_bytes: u64,
     /// Stores to local memory in the machine code; none where only the text is known.
     pub local_stores: usize,
-    /// Registers per thread.
-    pub registers: u32,
     /// The kernel's own instructions among them.
     work: f64,
 }
@@ -95,7 +93,6 @@ impl Estimate {
             full: 1.0,
             shared_bytes: 0,
             local_stores,
-            registers: 64,
             work: 0.0,
         }
     }
@@ -103,11 +100,6 @@ impl Estimate {
     /// Whether it stores to local memory.
     pub fn spills(&self) -> bool {
         self.local_stores > 0
-    }
-
-    /// Whether it stores to local memory as often as it has registers, or more.
-    pub(crate) fn spills_much(&self) -> bool {
-        self.local_stores >= self.registers as usize
     }
 
     /// This over `other`, alone and full. Where ptxas unrolled a loop in one of the two, an
@@ -177,7 +169,6 @@ pub fn judge(
         full,
         shared_bytes: function.shared_bytes,
         local_stores: code.insts().iter().filter(|i| stores_to_local(i)).count(),
-        registers: resources.registers,
         work: alone.work,
     })
 }
@@ -249,25 +240,16 @@ impl Resources {
         })
     }
 
-    /// Where the frames of all blocks are that a multiprocessor holds of a launch; `None` where it holds
-    /// no block.
-    pub(crate) fn frames(&self, machine: &Machine, blocks: Option<u32>) -> Option<Frames> {
-        let most = f64::from(self.resident().ok()?.blocks);
+    /// Whether the first-level cache holds the frames of all blocks of a launch.
+    pub(crate) fn frames_fit(&self, machine: &Machine, blocks: Option<u32>) -> bool {
+        let Ok(resident) = self.resident() else {
+            return false;
+        };
+        let most = f64::from(resident.blocks);
         let held = blocks.map_or(most, |blocks| held(machine, blocks, most));
-        let threads = held * f64::from(self.block_threads);
-        let cache = machine.cache_beside(most, self.shared as f64);
-        let uncached = (f64::from(self.frame) * threads - cache).max(0.0);
-        Some(Frames { threads, uncached })
+        let frames = f64::from(self.frame) * held * f64::from(self.block_threads);
+        frames <= machine.cache_beside(most, self.shared as f64)
     }
-}
-
-/// The frames of a multiprocessor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Frames {
-    /// Threads that have one.
-    pub(crate) threads: f64,
-    /// Bytes that the first-level cache does not hold.
-    pub(crate) uncached: f64,
 }
 
 /// Blocks that a multiprocessor holds at a time where it could hold `most`.
@@ -292,7 +274,6 @@ pub fn judge_text(
         full,
         shared_bytes: resources.shared,
         local_stores: 0,
-        registers: resources.registers,
         work: 0.0,
     })
 }
@@ -330,7 +311,7 @@ mod tests {
     #[test]
     fn frames_may_lose_the_cache_to_shared_memory() {
         let machine = Machine::H200;
-        let uncached = |frame: u32, shared: u64, blocks: Option<u32>| {
+        let frames_fit = |frame: u32, shared: u64, blocks: Option<u32>| {
             let resources = Resources {
                 sm: Sm::from_number(90).unwrap(),
                 registers: 40,
@@ -338,13 +319,12 @@ mod tests {
                 shared,
                 frame,
             };
-            let frames = resources.frames(&machine, blocks).unwrap();
-            frames.uncached / 1024.0
+            resources.frames_fit(&machine, blocks)
         };
-        assert_eq!(uncached(832, 0, Some(8 * 132)), 0.0, "208 of 256 KB");
-        assert_eq!(uncached(728, 4224, Some(8 * 132)), 182.0 - 92.0);
-        assert_eq!(uncached(192, 4224, Some(8 * 132)), 0.0, "48 of 92 KB");
-        assert_eq!(uncached(832, 0, None), 832.0 - 256.0);
+        assert!(frames_fit(832, 0, Some(8 * 132)), "208 of 256 KB");
+        assert!(!frames_fit(728, 4224, Some(8 * 132)), "182 of 60 KB");
+        assert!(frames_fit(192, 4224, Some(8 * 132)), "48 of 60 KB");
+        assert!(!frames_fit(832, 0, None), "832 of 256 KB");
     }
 
     #[test]
@@ -354,7 +334,6 @@ mod tests {
             full: cycles,
             shared_bytes: 0,
             local_stores: 1,
-            registers: 64,
             work,
         };
         let unrolled = estimate(150.0, 2.0);

@@ -17,7 +17,7 @@ use warpalloc_ptx::module::{
 use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Judged, KernelChoice};
 use crate::contest::{Chosen, Contest, WITHOUT_OPT_IN, obstacle, score};
-use crate::judge::{Estimate, Machine, Resources, judge_text};
+use crate::judge::{Estimate, Machine, Resources, has_long_loop, judge_text};
 
 /// The estimate of a candidate over that of the stand-in above which ptxas has the kernel.
 const WORTH_IT_UNSEEN: f64 = 0.75;
@@ -43,6 +43,7 @@ struct Text {
     allocated: Box<Allocated>,
     resources: Resources,
     estimate: Estimate,
+    has_long_loop: bool,
 }
 
 impl Contest<'_> {
@@ -126,7 +127,7 @@ impl Contest<'_> {
             );
             return Ok(chosen(best.candidate, reason, candidates));
         }
-        if self.pragma_is_safe(entry, stand_in.resources) {
+        if !stand_in.has_long_loop && self.pragma_is_safe(entry, stand_in.resources) {
             let reason = "expected to spill; there is no ptxas to compare with".to_owned();
             return Ok(chosen(Candidate::SharedPragma, reason, candidates));
         }
@@ -235,6 +236,7 @@ impl Contest<'_> {
                 allocated,
                 resources,
                 estimate,
+                has_long_loop: has_long_loop(&Machine::H200, &function),
             }),
             Err(error) => Err(format!("it cannot be judged: {error}")),
         })

@@ -7,6 +7,8 @@ use fixedbitset::FixedBitSet;
 #[derive(Clone, Debug)]
 pub struct Loops {
     depth: Vec<u32>,
+    /// Instructions of the innermost loop around each block.
+    length: Vec<usize>,
     headers: Vec<usize>,
 }
 
@@ -19,6 +21,7 @@ impl Loops {
         let order = cfg.reverse_postorder();
         let dominators = dominators(cfg, &order);
         let mut depth = vec![0; blocks.len()];
+        let mut length = vec![0; blocks.len()];
         let mut headers = Vec::new();
         for &header in &order {
             let mut body = FixedBitSet::with_capacity(blocks.len());
@@ -43,17 +46,29 @@ impl Loops {
                     );
                 }
             }
+            let own = body.ones().map(|block| blocks[block].insts.len()).sum();
             for block in body.ones() {
                 depth[block] += 1;
+                // Headers of outer loops come first in this order.
+                length[block] = own;
             }
         }
         headers.sort_unstable();
-        Self { depth, headers }
+        Self {
+            depth,
+            length,
+            headers,
+        }
     }
 
     /// How many loops a block is in.
     pub fn depth(&self, block: usize) -> u32 {
         self.depth[block]
+    }
+
+    /// Instructions of the innermost loop around a block; none where there is no loop.
+    pub fn innermost_length(&self, block: usize) -> usize {
+        self.length[block]
     }
 
     /// The first blocks of the loops.

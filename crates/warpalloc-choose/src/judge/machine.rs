@@ -72,6 +72,10 @@ pub struct Machine {
     pub far_fetch: f64,
     /// Instructions that are fetched at the faster rate.
     pub near_instructions: f64,
+    /// Instructions of a loop that stay in the cache nearest to the schedulers.
+    pub held_instructions: usize,
+    /// Cycles per instruction of a loop that has more.
+    pub loop_fetch: f64,
 }
 
 impl Machine {
@@ -79,6 +83,14 @@ impl Machine {
     pub(super) fn fetch_cycles(&self, instructions: usize) -> f64 {
         let near = (self.near_instructions / instructions.max(1) as f64).min(1.0);
         near * self.fetch + (1.0 - near) * self.far_fetch
+    }
+
+    /// Cycles that fetching takes per instruction of a loop of so many.
+    pub(super) fn loop_fetch_cycles(&self, instructions: usize) -> f64 {
+        match instructions > self.held_instructions {
+            true => self.loop_fetch,
+            false => 0.0,
+        }
     }
 
     /// Bytes of the first-level cache that are left where a multiprocessor could hold so many
@@ -130,6 +142,8 @@ impl Machine {
         fetch: 2.2,
         far_fetch: 7.6,
         near_instructions: 4096.0,
+        held_instructions: 2048,
+        loop_fetch: 1.5,
     };
 }
 

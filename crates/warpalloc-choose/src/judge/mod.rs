@@ -169,7 +169,7 @@ pub fn judge(
             .max(function.frame_bytes.unwrap_or(0)),
     };
     let frequencies = frequency::frequencies(&cfg, &loops, machine.trips);
-    let simulate = |misses| warp::simulate(machine, &code, &cfg, &frequencies, misses);
+    let simulate = |misses| warp::simulate(machine, &code, &cfg, &loops, &frequencies, misses);
     let alone = simulate(Misses::default());
     let (alone_cycles, full) = resources.cycles(machine, setting.blocks, &alone, simulate)?;
     Ok(Estimate {
@@ -286,6 +286,12 @@ pub fn judge_text(
         registers: resources.registers,
         work: 0.0,
     })
+}
+
+/// Whether the cache nearest to the schedulers may not hold a loop of this text. What fetching it takes
+/// then differs from one code of the kernel to another in ways that no text tells.
+pub(crate) fn has_long_loop(machine: &Machine, function: &Function) -> bool {
+    text::longest_loop(function) > machine.held_instructions
 }
 
 #[cfg(test)]

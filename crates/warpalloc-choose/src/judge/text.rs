@@ -15,9 +15,13 @@ const DIVISION: f64 = 8.0;
 pub(super) fn simulate(machine: &Machine, function: &Function, misses: Misses) -> Cost {
     let order = Order::compute(function);
     let loops = Loops::compute(function, &order);
+    let lengths = loop_lengths(function, &loops);
     let mut cost = Cost::default();
     for block in function.blocks() {
         let depth = i32::try_from(loops.depth(block)).unwrap_or(i32::MAX);
+        let innermost = loops.innermost(block);
+        let length = innermost.map_or(0, |innermost| lengths[innermost.as_u32() as usize]);
+        let fetch = machine.loop_fetch_cycles(length).max(1.0);
         let mut own = Cost::default();
         // When the value of each virtual register is there.
         let mut ready = vec![0.0_f64; function.vreg_count()];
@@ -35,7 +39,7 @@ pub(super) fn simulate(machine: &Machine, function: &Function, misses: Misses) -
                 ready[result.vreg.as_u32() as usize] = end;
             }
             own.latency = own.latency.max(end);
-            own.issue += step.issue;
+            own.issue += step.issue * fetch;
             own.memory += step.memory;
             if let Some((unit, cycles)) = step.unit {
                 own.units[unit] += cycles;
@@ -44,6 +48,24 @@ pub(super) fn simulate(machine: &Machine, function: &Function, misses: Misses) -
         cost.add(&own, machine.trips.powi(depth));
     }
     cost
+}
+
+/// Instructions of the longest loop.
+pub(super) fn longest_loop(function: &Function) -> usize {
+    let loops = Loops::compute(function, &Order::compute(function));
+    let lengths = loop_lengths(function, &loops);
+    lengths.into_iter().max().unwrap_or(0)
+}
+
+/// Instructions of each loop, inner ones included.
+fn loop_lengths(function: &Function, loops: &Loops) -> Vec<usize> {
+    let mut lengths = vec![0; loops.loop_count()];
+    for block in function.blocks() {
+        for around in loops.around(block) {
+            lengths[around.as_u32() as usize] += function.block_insts(block).count();
+        }
+    }
+    lengths
 }
 
 /// One instruction of the text.

@@ -1,7 +1,8 @@
 //! One warp, issuing in order.
 
 use super::Machine;
-use warpalloc_sass::isa::{Effect, Inst, Latency, Pipe, Space};
+use warpalloc_sass::isa::{Effect, File, Inst, Latency, Pipe, Space};
+use warpalloc_sass::loops::Loops;
 use warpalloc_sass::{Cfg, Code};
 
 /// Scoreboards of a warp.
@@ -56,6 +57,7 @@ pub fn simulate(
     machine: &Machine,
     code: &Code,
     cfg: &Cfg,
+    loops: &Loops,
     frequencies: &[f64],
     misses: Misses,
 ) -> Cost {
@@ -75,7 +77,7 @@ pub fn simulate(
                 pending: before.map_or([0.0; SCOREBOARDS], |&pred| ends[pred]),
                 cost: Cost::default(),
                 fetch: match frequencies[block] > 1.0 {
-                    true => 0.0,
+                    true => machine.loop_fetch_cycles(loops.innermost_length(block)),
                     false => machine.fetch_cycles(code.insts().len()),
                 },
                 fetched: 0.0,
@@ -98,7 +100,8 @@ struct Warp<'m> {
     /// When each scoreboard is released.
     pending: Pending,
     cost: Cost,
-    /// Cycles that an instruction takes to arrive: code that runs once comes from memory.
+    /// Cycles that an instruction takes to arrive: code that runs once comes from memory, and a long
+    /// loop from a cache that all schedulers share.
     fetch: f64,
     /// When the next instruction is there.
     fetched: f64,
@@ -196,6 +199,8 @@ fn work(inst: &Inst) -> f64 {
             }
             _ => 0.0,
         },
+        // ptxas makes constants in the unit for half precision, from nothing.
+        (None, Pipe::Half) if !inst.uses().iter().any(|reg| reg.file == File::R) => 0.0,
         (None, Pipe::Tensor | Pipe::Double | Pipe::Half | Pipe::Xu) => 1.0,
         (None, Pipe::Fma) if matches!(inst.mnemonic(), "FFMA" | "FMUL" | "FADD") => 1.0,
         _ => 0.0,

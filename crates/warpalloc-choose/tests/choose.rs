@@ -115,18 +115,21 @@ fn without_ptxas_texts_decide() {
     let few = chosen(&wide, &options("limbs", 24), None);
     assert_eq!(few.kernels[0].chosen, Candidate::SharedPragma);
     assert!(few.result.text.contains("enable_smem_spilling"));
-    // The cache holds the frames of two blocks, and not beside the shared memory that is set aside for
-    // all that could be resident. Those of a large grid it does not hold either way.
-    let (sha256, at_40) = (corpus("sha256.sm_90.ptx"), options("sha256_x3", 40));
-    let large = chosen(&sha256, &at_40, None);
-    assert_eq!(large.kernels[0].chosen, Candidate::Original);
+    // What is set aside for all blocks that could be resident takes more of the frames of two blocks out
+    // of the cache than it moves; those of a large grid the cache does not hold either way.
+    let (sha256, at_24) = (corpus("sha256.sm_90.ptx"), options("sha256_x3", 24));
+    let two = chosen(&sha256, &at_24, None);
+    assert_eq!(two.kernels[0].chosen, Candidate::Original);
     let full = Request {
         grid: Some(16 * 132),
-        ..request(&sha256, &at_40, None)
+        ..request(&sha256, &at_24, None)
     };
     let full = choose(full, None).unwrap();
     assert_eq!(full.kernels[0].chosen, Candidate::SharedPragma);
-    assert!(large.kernels[0].candidates[1].score().unwrap() > 0.75);
+    // By little, but whatever ptxas saves.
+    let little = chosen(&sha256, &options("sha256_x3", 40), None);
+    assert_eq!(little.kernels[0].chosen.to_string(), "briggs, shared");
+    assert!(little.kernels[0].candidates[1].score().unwrap() > 0.8);
     let mut options = options("mma_bf16", 48);
     options.block = Some(32);
     let many = chosen(&corpus("mma.sm_90.ptx"), &options, None);

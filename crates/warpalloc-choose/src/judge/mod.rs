@@ -249,16 +249,25 @@ impl Resources {
         })
     }
 
-    /// Whether the first-level cache holds the frames of all blocks of a launch.
-    pub(crate) fn frames_fit(&self, machine: &Machine, blocks: Option<u32>) -> bool {
-        let Ok(resident) = self.resident() else {
-            return false;
-        };
-        let most = f64::from(resident.blocks);
+    /// Where the frames of all blocks are that a multiprocessor holds of a launch; `None` where it holds
+    /// no block.
+    pub(crate) fn frames(&self, machine: &Machine, blocks: Option<u32>) -> Option<Frames> {
+        let most = f64::from(self.resident().ok()?.blocks);
         let held = blocks.map_or(most, |blocks| held(machine, blocks, most));
-        let frames = f64::from(self.frame) * held * f64::from(self.block_threads);
-        frames <= machine.cache_beside(most, self.shared as f64)
+        let threads = held * f64::from(self.block_threads);
+        let cache = machine.cache_beside(most, self.shared as f64);
+        let uncached = (f64::from(self.frame) * threads - cache).max(0.0);
+        Some(Frames { threads, uncached })
     }
+}
+
+/// The frames of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Frames {
+    /// Threads that have one.
+    pub(crate) threads: f64,
+    /// Bytes that the first-level cache does not hold.
+    pub(crate) uncached: f64,
 }
 
 /// Blocks that a multiprocessor holds at a time where it could hold `most`.
@@ -327,7 +336,7 @@ mod tests {
     #[test]
     fn frames_may_lose_the_cache_to_shared_memory() {
         let machine = Machine::H200;
-        let frames_fit = |frame: u32, shared: u64, blocks: Option<u32>| {
+        let uncached = |frame: u32, shared: u64, blocks: Option<u32>| {
             let resources = Resources {
                 sm: Sm::from_number(90).unwrap(),
                 registers: 40,
@@ -335,12 +344,13 @@ mod tests {
                 shared,
                 frame,
             };
-            resources.frames_fit(&machine, blocks)
+            let frames = resources.frames(&machine, blocks).unwrap();
+            frames.uncached / 1024.0
         };
-        assert!(frames_fit(832, 0, Some(8 * 132)), "208 of 256 KB");
-        assert!(!frames_fit(728, 4224, Some(8 * 132)), "182 of 60 KB");
-        assert!(frames_fit(192, 4224, Some(8 * 132)), "48 of 60 KB");
-        assert!(!frames_fit(832, 0, None), "832 of 256 KB");
+        assert_eq!(uncached(832, 0, Some(8 * 132)), 0.0, "208 of 256 KB");
+        assert_eq!(uncached(728, 4224, Some(8 * 132)), 182.0 - 92.0);
+        assert_eq!(uncached(192, 4224, Some(8 * 132)), 0.0, "48 of 92 KB");
+        assert_eq!(uncached(832, 0, None), 832.0 - 256.0);
     }
 
     #[test]

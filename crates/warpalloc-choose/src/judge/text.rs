@@ -107,6 +107,10 @@ impl Step {
                 unit: None,
             })
         };
+        // Spill code reaches the frame by generic addresses, with accesses that ptxas leaves in place.
+        let spaces = ["local", "global", "shared", "param", "const"];
+        let is_generic = !spaces.into_iter().any(begins);
+        let in_frame = has("local") || is_generic && (has("relaxed") || has("volatile"));
         let beyond = misses.first_level * machine.second_level_pipe
             + misses.second_level * machine.device_memory_pipe;
         match name {
@@ -114,13 +118,13 @@ impl Step {
             "ld" | "ldu" if begins("shared") => {
                 access(machine.shared_load, machine.shared_load_pipe)
             }
-            "ld" | "ldu" if has("local") => access(
+            "ld" | "ldu" if in_frame => access(
                 machine.local_load + misses.first_level * machine.miss,
                 machine.local_load_pipe + beyond,
             ),
             "ld" | "ldu" => access(machine.global_load, machine.global_load_pipe),
             "st" if begins("shared") => access(machine.fixed, machine.shared_store_pipe),
-            "st" if has("local") => access(machine.fixed, machine.local_store_pipe + beyond),
+            "st" if in_frame => access(machine.fixed, machine.local_store_pipe + beyond),
             "st" => access(machine.fixed, machine.global_store_pipe),
             "ldmatrix" => access(machine.shared_load, machine.shared_load_pipe),
             "wmma" if has("load") && begins("shared") => {
@@ -182,6 +186,30 @@ mod tests {
         assert_eq!(words("st.local.v4.f32"), 4.0);
         assert_eq!(words("ld.volatile.shared.v2.b64"), 4.0);
         assert_eq!(words("ld.global.u8"), 1.0);
+    }
+
+    /// Spill code in local memory is made of these.
+    #[test]
+    fn generic_accesses_that_stay_in_place_are_those_of_the_frame() {
+        let memory = |body: &str| cost(body, Misses::default()).memory;
+        let machine = Machine::H200;
+        assert_eq!(
+            memory("ld.relaxed.cta.b32 %r1, [%rd1];"),
+            machine.local_load_pipe
+        );
+        assert_eq!(
+            memory("st.volatile.b32 [%rd1], %r1;"),
+            machine.local_store_pipe
+        );
+        assert_eq!(memory("ld.b32 %r1, [%rd1];"), machine.global_load_pipe);
+        assert_eq!(
+            memory("ld.volatile.global.b32 %r1, [%rd1];"),
+            machine.global_load_pipe
+        );
+        assert_eq!(
+            memory("ld.volatile.shared.b32 %r1, [s];"),
+            machine.shared_load_pipe
+        );
     }
 
     #[test]

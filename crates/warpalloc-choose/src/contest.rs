@@ -15,13 +15,15 @@ use crate::ptxas::{Assembly, Ptxas, PtxasError};
 /// The estimate of a candidate over the original's above which the original stays, where the launch
 /// is known: a smaller gain is within the error of the estimate.
 const WORTH_IT: f64 = 0.9;
-/// The same for code that is ptxas's own but for where it spills to. All it gains is what accesses to
-/// shared memory save, and what they cost besides, in cache and in conflicts, is known least.
-const WORTH_IT_ELSEWHERE: f64 = 0.86;
-/// The same for what ptxas makes with the pragma of a kernel that spills much. Where few spills are to
-/// gain that much, they are in a loop whose order counts for more.
-const WORTH_IT_WITH_PRAGMA: f64 = 0.92;
-/// The same where it is not known.
+/// The same for what ptxas makes with the pragma. All it gains is what accesses to shared memory save,
+/// and what they cost besides, in cache and in conflicts, is known least.
+const WORTH_IT_WITH_PRAGMA: f64 = 0.86;
+/// The same for spills that are moved and cost a resident block.
+const WORTH_IT_MOVED: f64 = 0.88;
+/// The same for spills that are moved and cost none: the code is that of the original, instruction for
+/// instruction, and turns out faster than its estimate.
+const WORTH_IT_IN_PLACE: f64 = 0.95;
+/// The same where it is not known, or where a loop is longer than any that the judge was fitted to.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
 /// compared with others: what ptxas makes of the registers it is left is known least.
@@ -134,7 +136,7 @@ impl Contest<'_> {
         let worth_it = |candidate| match self.request.grid {
             _ if is_measured => WORTH_IT_MEASURED,
             Some(_) => worth_it(candidate, &original.estimate),
-            None => WORTH_IT_ANYWHERE,
+            None => worth_it(candidate, &original.estimate).min(WORTH_IT_ANYWHERE),
         };
         let better =
             |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant.judged.candidate));
@@ -455,8 +457,12 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
 /// The estimate above which the original stays, where the launch is known.
 fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
-        Candidate::SharedPragma if original.spills_much() => WORTH_IT_WITH_PRAGMA,
-        Candidate::SharedPragma | Candidate::Moved { .. } => WORTH_IT_ELSEWHERE,
+        // Fewer warps are left to hide what fetching takes.
+        Candidate::Moved { all: true } if original.has_long_loop => 0.0,
+        _ if original.has_long_loop => WORTH_IT_ANYWHERE,
+        Candidate::SharedPragma => WORTH_IT_WITH_PRAGMA,
+        Candidate::Moved { all: true } => WORTH_IT_MOVED,
+        Candidate::Moved { all: false } => WORTH_IT_IN_PLACE,
         Candidate::Spilled => WORTH_IT / UNSCHEDULED,
         _ => WORTH_IT,
     }
@@ -536,13 +542,18 @@ mod tests {
             strategy,
             margin: 0,
         };
-        let (few, many) = (Estimate::of_stores(63), Estimate::of_stores(64));
-        let moved = Candidate::Moved { all: true };
-        for candidate in [Candidate::SharedPragma, moved, Candidate::Spilled] {
-            assert!(worth_it(candidate, &few) < worth_it(own, &few));
+        let original = Estimate::of_stores(64);
+        let [all, some] = [true, false].map(|all| Candidate::Moved { all });
+        for candidate in [Candidate::SharedPragma, all, Candidate::Spilled] {
+            assert!(worth_it(candidate, &original) < worth_it(own, &original));
         }
-        assert!(worth_it(Candidate::SharedPragma, &many) > worth_it(own, &many));
-        assert_eq!(worth_it(moved, &many), worth_it(moved, &few));
+        assert!(worth_it(some, &original) > worth_it(own, &original));
+        let mut long = original;
+        long.has_long_loop = true;
+        for candidate in [Candidate::SharedPragma, some, own] {
+            assert_eq!(worth_it(candidate, &long), WORTH_IT_ANYWHERE);
+        }
+        assert_eq!(worth_it(all, &long), 0.0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use warpalloc_ptx::module::{
 use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Judged, KernelChoice};
 use crate::contest::{Chosen, Contest, WITHOUT_OPT_IN, obstacle, score};
-use crate::judge::{Estimate, Machine, Resources, has_long_loop, judge_text};
+use crate::judge::{Estimate, Machine, Resources, judge_text};
 
 /// Registers above the cap that a stand-in is allocated for.
 const STAND_INS: [i32; 3] = [0, 8, 16];
@@ -45,7 +45,6 @@ struct Text {
     allocated: Box<Allocated>,
     resources: Resources,
     estimate: Estimate,
-    has_long_loop: bool,
 }
 
 impl Contest<'_> {
@@ -126,7 +125,7 @@ impl Contest<'_> {
             }
             break;
         }
-        if !stand_in.has_long_loop && self.pragma_is_safe(entry, stand_in.resources) {
+        if !stand_in.estimate.has_long_loop && self.pragma_is_safe(entry, stand_in.resources) {
             let reason = "expected to spill; there is no ptxas to compare with".to_owned();
             return Ok(chosen(Candidate::SharedPragma, reason, candidates));
         }
@@ -242,7 +241,6 @@ impl Contest<'_> {
                 allocated,
                 resources,
                 estimate,
-                has_long_loop: has_long_loop(&Machine::H200, &function),
             }),
             Err(error) => Err(format!("it cannot be judged: {error}")),
         })

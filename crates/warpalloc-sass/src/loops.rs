@@ -71,6 +71,11 @@ impl Loops {
         self.length[block]
     }
 
+    /// Instructions of the longest loop.
+    pub fn longest(&self) -> usize {
+        self.length.iter().copied().max().unwrap_or(0)
+    }
+
     /// The first blocks of the loops.
     pub fn headers(&self) -> &[usize] {
         &self.headers

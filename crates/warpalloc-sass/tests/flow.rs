@@ -113,6 +113,23 @@ fn a_loop_keeps_its_registers_live() {
 }
 
 #[test]
+fn a_loop_has_the_instructions_of_those_inside_it() {
+    let code = code(&[
+        mov(0, PT),    // 0
+        mov(1, PT),    // 1: outer loop
+        add(0, 0, 3),  // 2: inner loop
+        compare(0, 4), // 3
+        bra(0, -3),    // 4: @P0 back to 2
+        bra(0, -5),    // 5: @P0 back to 1
+        exit(PT),      // 6
+    ]);
+    let loops = Loops::compute(&Cfg::build(&code, &Links::default()).unwrap());
+    let lengths = [0, 1, 2, 3, 4].map(|block| loops.innermost_length(block));
+    assert_eq!(lengths, [0, 5, 3, 5, 0]);
+    assert_eq!(loops.longest(), 5);
+}
+
+#[test]
 fn a_guarded_definition_keeps_the_old_value_live() {
     let guarded = code(&[mov(0, 1), add(5, 0, 0), exit(PT)]);
     assert_eq!(

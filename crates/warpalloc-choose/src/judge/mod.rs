@@ -80,8 +80,8 @@ pub struct Estimate {
     pub shared_bytes: u64,
     /// Stores to local memory in the machine code; none where only the text is known.
     pub local_stores: usize,
-    /// Registers per thread.
-    pub registers: u32,
+    /// Whether a loop is longer than the cache nearest to the schedulers.
+    pub has_long_loop: bool,
     /// The kernel's own instructions among them.
     work: f64,
 }
@@ -95,7 +95,7 @@ impl Estimate {
             full: 1.0,
             shared_bytes: 0,
             local_stores,
-            registers: 64,
+            has_long_loop: false,
             work: 0.0,
         }
     }
@@ -103,11 +103,6 @@ impl Estimate {
     /// Whether it stores to local memory.
     pub fn spills(&self) -> bool {
         self.local_stores > 0
-    }
-
-    /// Whether it stores to local memory as often as it has registers, or more.
-    pub(crate) fn spills_much(&self) -> bool {
-        self.local_stores >= self.registers as usize
     }
 
     /// This over `other`, alone and full. Where ptxas unrolled a loop in one of the two, an
@@ -177,7 +172,7 @@ pub fn judge(
         full,
         shared_bytes: function.shared_bytes,
         local_stores: code.insts().iter().filter(|i| stores_to_local(i)).count(),
-        registers: resources.registers,
+        has_long_loop: loops.longest() > machine.held_instructions,
         work: alone.work,
     })
 }
@@ -292,15 +287,9 @@ pub fn judge_text(
         full,
         shared_bytes: resources.shared,
         local_stores: 0,
-        registers: resources.registers,
+        has_long_loop: text::longest_loop(function) > machine.held_instructions,
         work: 0.0,
     })
-}
-
-/// Whether the cache nearest to the schedulers may not hold a loop of this text. What fetching it takes
-/// then differs from one code of the kernel to another in ways that no text tells.
-pub(crate) fn has_long_loop(machine: &Machine, function: &Function) -> bool {
-    text::longest_loop(function) > machine.held_instructions
 }
 
 #[cfg(test)]
@@ -360,7 +349,7 @@ mod tests {
             full: cycles,
             shared_bytes: 0,
             local_stores: 1,
-            registers: 64,
+            has_long_loop: false,
             work,
         };
         let unrolled = estimate(150.0, 2.0);

@@ -206,3 +206,57 @@ fn work(inst: &Inst) -> f64 {
         _ => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpalloc_sass::isa::{Sm, decode};
+
+    /// HFMA2.MMA R41, -RZ, RZ, 0, 5.96e-08
+    const CONSTANT: u128 = 0x000f_e200_0000_01ff_0000_0001_ff29_7435;
+    /// MOV R2, 0x1
+    const MOVE: u128 = 0x000f_e200_0000_0f00_0000_0001_0002_7802;
+    /// EXIT
+    const EXIT: u128 = 0x000f_ea00_0380_0000_0000_0000_0000_794d;
+
+    #[test]
+    fn constants_are_no_work() {
+        let sm = Sm::new(90).unwrap();
+        assert_eq!(work(&decode(CONSTANT, sm).unwrap()), 0.0);
+        let reads_r1 = CONSTANT & !(0xff << 24) | 1 << 24;
+        assert_eq!(work(&decode(reads_r1, sm).unwrap()), 1.0);
+    }
+
+    /// A loop of moves and its branch, by how many instructions it has.
+    fn issue(machine: &Machine, instructions: usize) -> f64 {
+        let back = -4 * instructions as i128;
+        // @P0 BRA
+        let branch = 0x947 | (back & 0xff) << 16 | (back >> 8 & 0xffff_ffff_ffff) << 34 | 7 << 87;
+        let mut words = vec![MOVE; instructions - 1];
+        words.extend([branch as u128, EXIT]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let code = Code::decode(&bytes, 90).unwrap();
+        let cfg = Cfg::build(&code, &Default::default()).unwrap();
+        let loops = Loops::compute(&cfg);
+        assert_eq!(loops.longest(), instructions);
+        let frequencies = [10.0, 0.0];
+        simulate(
+            machine,
+            &code,
+            &cfg,
+            &loops,
+            &frequencies,
+            Misses::default(),
+        )
+        .issue
+    }
+
+    #[test]
+    fn a_loop_is_fetched_where_the_cache_does_not_hold_it() {
+        let machine = Machine::H200;
+        let held = machine.held_instructions;
+        let per_instruction = |count: usize| issue(&machine, count) / (10.0 * count as f64);
+        assert_eq!(per_instruction(held), machine.issue);
+        assert_eq!(per_instruction(held + 1), machine.loop_fetch);
+    }
+}

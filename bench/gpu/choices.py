@@ -6,9 +6,9 @@
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md
 
-Each RESULTS.json is a group of the table, called as the file is. CAPS are none and 24 to 160 by eights for the corpus, none, 128,
-96, 80, 64, 48, 40, 32 and 24 for corpus/holdout and corpus/fresh; corpus-none.json is without --spilling, with --caps none and
-the first three strategies.
+Each RESULTS.json is a group of the table, called as the file is; several joined by `+` are one group, of the usual caps: 128, 96, 80,
+64, 48, 40, 32 and 24. CAPS are 24 to 248 by eights for the corpus and the usual ones otherwise; corpus-sm80.json is
+of the corpus with --filter sm_80, corpus-none.json without --spilling, with --caps none and the first three strategies.
 """
 import json
 import math
@@ -22,6 +22,7 @@ def mean(ratios):
 # Holds the titles of rows whose machine code is that of ptxas at the cap.
 UNCHANGED = "unchanged"
 
+USUAL_CAPS = [128, 96, 80, 64, 48, 40, 32, 24]
 CHOICES = ["best", "best-any-grid", "best-cubin", "best-cubin-any-grid", "best-no-ptxas"]
 
 
@@ -120,6 +121,16 @@ def report(data):
     print()
 
 
+def joined(groups):
+    """One group as it is, or several, at the usual caps."""
+    if len(groups) == 1:
+        return groups[0]
+    rows = [row for group in groups for row in group["rows"] if row["cap"] in USUAL_CAPS]
+    counts = {"rows": len(rows), "equal": sum(bool(row.get("time_ratio")) for row in rows)}
+    counts |= {key: sum(group["summary"][key] for group in groups) for key in ("different", "failed")}
+    return {"rows": rows, "setup": groups[0]["setup"], "summary": counts}
+
+
 def main():
     print("# What `--regalloc=best` chooses\n")
     print("```sh\nbench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md\n```\n")
@@ -131,8 +142,9 @@ def main():
         if not argument.endswith(".json"):
             commit = argument
             continue
-        print(f"## {argument.rsplit('/', 1)[-1].removesuffix('.json')}, at {commit}\n")
-        report(json.load(open(argument)))
+        names = [path.rsplit("/", 1)[-1].removesuffix(".json") for path in argument.split("+")]
+        print(f"## {' and '.join(names)}, at {commit}\n")
+        report(joined([json.load(open(path)) for path in argument.split("+")]))
 
 
 main()

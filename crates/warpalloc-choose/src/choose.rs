@@ -153,6 +153,10 @@ impl Request<'_> {
 /// The machine code of a choice.
 pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseError> {
     let ptxas = request.ptxas.ok_or(ChooseError::NoPtxas)?;
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    if let Some(cubin) = cache.and_then(|cache| cache.cubin(&request, choice)) {
+        return Ok(cubin);
+    }
     let module = parse(request.source)?;
     let facts = Facts::of(&module, request.options);
     let mut cubin = ptxas.assemble(Assembly {
@@ -190,6 +194,9 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
             cubin = spilled.unwrap_or(cubin);
         }
     }
+    if let Some(cache) = cache {
+        cache.put_cubin(&request, choice, &cubin);
+    }
     Ok(cubin)
 }
 
@@ -197,19 +204,22 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
 ///
 /// `progress` is told how many kernels are done.
 pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, ChooseError> {
+    let cache = request.cache.filter(|_| request.measure.is_none());
+    if let Some(kept) = cache.and_then(|cache| cache.get(&request)) {
+        return Ok(kept);
+    }
     let module = parse(request.source)?;
     let wanted = wanted_functions(&module, request.options)?;
     let facts = Facts::of(&module, request.options);
     let slices = Slices::new(&module);
-    let cache = request.cache.filter(|_| request.measure.is_none());
-    let request = Request { cache, ..request };
-    let kept = cache.and_then(|cache| cache.get(&request));
-    let (kernels, made) = match kept {
-        Some(kernels) => (kernels, Vec::new()),
-        None => choose_all(request, &wanted, &facts, &slices, progress)?,
-    };
+    let chosen = choose_all(request, &wanted, &facts, &slices, progress)?;
+    let (kernels, made): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
     let result = joined(request, &wanted, &slices, &kernels, made)?;
-    Ok(Choice { result, kernels })
+    let choice = Choice { result, kernels };
+    if let Some(cache) = cache {
+        cache.put(&request, &choice);
+    }
+    Ok(choice)
 }
 
 fn choose_all(
@@ -218,22 +228,17 @@ fn choose_all(
     facts: &Facts,
     slices: &Slices,
     progress: Option<Progress>,
-) -> Result<(Vec<KernelChoice>, Vec<Option<Made>>), ChooseError> {
+) -> Result<Vec<(KernelChoice, Option<Made>)>, ChooseError> {
     let work = || choose_each(request, wanted, facts, slices, progress);
-    let chosen = match request.options.jobs {
+    match request.options.jobs {
         Some(jobs) => rayon::ThreadPoolBuilder::new()
             // More threads than functions have nothing to do.
             .num_threads(jobs.clamp(1, wanted.len().clamp(1, MOST_THREADS)))
             .build()
             .map_err(PtxError::from)?
-            .install(work)?,
-        None => work()?,
-    };
-    let (kernels, made): (Vec<_>, _) = chosen.into_iter().unzip();
-    if let Some(cache) = request.cache {
-        cache.put(&request, &kernels);
+            .install(work),
+        None => work(),
     }
-    Ok((kernels, made))
 }
 
 /// What was made of one kernel.
@@ -405,7 +410,6 @@ fn joined(
     let module = parse(&result.text)?;
     let mut functions = result.functions;
     let mut edits = Edits::new();
-    let made = made.into_iter().chain(std::iter::repeat_with(|| None));
     for (choice, made) in kernels.iter().zip(made) {
         let made = match made {
             Some(made) => Some(made),

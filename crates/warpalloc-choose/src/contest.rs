@@ -18,11 +18,14 @@ const WORTH_IT: f64 = 0.9;
 /// The same for code that is ptxas's own but for where it spills to. All it gains is what accesses to
 /// shared memory save, and what they cost besides, in cache and in conflicts, is known least.
 const WORTH_IT_ELSEWHERE: f64 = 0.86;
+/// The same for what ptxas makes with the pragma of a kernel that spills much. Where few spills are to
+/// gain that much, they are in a loop whose order counts for more.
+const WORTH_IT_WITH_PRAGMA: f64 = 0.92;
 /// The same where it is not known.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
 /// compared with others: what ptxas makes of the registers it is left is known least.
-const LEFT_REGISTERS: f64 = 1.05;
+const LEFT_REGISTERS: f64 = 1.15;
 /// The same for spill code in what ptxas made without the cap: nothing was scheduled around it, and
 /// its estimates are the lowest for what they turn out to be.
 const UNSCHEDULED: f64 = 1.1;
@@ -130,7 +133,7 @@ impl Contest<'_> {
         let is_measured = self.request.measure.is_some();
         let worth_it = |candidate| match self.request.grid {
             _ if is_measured => WORTH_IT_MEASURED,
-            Some(_) => worth_it(candidate),
+            Some(_) => worth_it(candidate, &original.estimate),
             None => WORTH_IT_ANYWHERE,
         };
         let better =
@@ -450,8 +453,9 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
 }
 
 /// The estimate above which the original stays, where the launch is known.
-fn worth_it(candidate: Candidate) -> f64 {
+fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
+        Candidate::SharedPragma if original.spills_much() => WORTH_IT_WITH_PRAGMA,
         Candidate::SharedPragma | Candidate::Moved { .. } => WORTH_IT_ELSEWHERE,
         Candidate::Spilled => WORTH_IT / UNSCHEDULED,
         _ => WORTH_IT,
@@ -532,9 +536,13 @@ mod tests {
             strategy,
             margin: 0,
         };
-        assert!(worth_it(Candidate::SharedPragma) < worth_it(own));
-        assert!(worth_it(Candidate::Moved { all: true }) < worth_it(own));
-        assert!(worth_it(Candidate::Spilled) < worth_it(own));
+        let (few, many) = (Estimate::of_stores(63), Estimate::of_stores(64));
+        let moved = Candidate::Moved { all: true };
+        for candidate in [Candidate::SharedPragma, moved, Candidate::Spilled] {
+            assert!(worth_it(candidate, &few) < worth_it(own, &few));
+        }
+        assert!(worth_it(Candidate::SharedPragma, &many) > worth_it(own, &many));
+        assert_eq!(worth_it(moved, &many), worth_it(moved, &few));
     }
 
     #[test]
@@ -546,8 +554,8 @@ mod tests {
                 ratios: Ok([ratio; 2]),
             })
         };
-        assert!(rank(4, 0.68) > rank(0, 0.70));
-        assert!(rank(4, 0.66) < rank(0, 0.70));
+        assert!(rank(4, 0.62) > rank(0, 0.70));
+        assert!(rank(4, 0.60) < rank(0, 0.70));
         assert!(rank(-16, 0.68) < rank(0, 0.70));
         let spilled = |ratio: f64| {
             expected_rank(&Judged {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use warpalloc_choose::judge::{Machine, Setting, judge};
 use warpalloc_choose::{
-    Assembly, Cache, Candidate, Choice, KernelChoice, Measure, Ptxas, Request, choose,
+    Assembly, Cache, Candidate, Choice, KernelChoice, Measure, Ptxas, Request, assemble, choose,
 };
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, allocate_module};
@@ -269,13 +269,22 @@ fn a_choice_is_kept_by_content() {
     let options = options("limbs", 24);
     let request = Request {
         cache: Some(&cache),
+        machine_code: true,
         ..request(&source, &options, Some(&ptxas))
     };
     let first = choose(request, None).unwrap();
+    let cubin = assemble(request, &first).unwrap();
     std::fs::remove_file(&link).unwrap();
     let second = choose(request, None).unwrap();
     assert_eq!(first.result.text, second.result.text);
     assert_eq!(first.kernels[0].reason, second.kernels[0].reason);
+    assert_eq!(assemble(request, &second).unwrap(), cubin);
+    let mut changed = second;
+    changed.result.text.push('\n');
+    assert!(
+        assemble(request, &changed).is_err(),
+        "another text is other machine code"
+    );
     let other = Request {
         grid: None,
         ..request
@@ -284,6 +293,66 @@ fn a_choice_is_kept_by_content() {
         choose(other, None).is_err(),
         "another launch is another question"
     );
+}
+
+/// Kernels that were looked at, which `progress` is told of.
+fn looked_at(request: Request) -> (Choice, usize) {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let one_more = |_, _| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let choice = choose(request, Some(&one_more)).unwrap();
+    (choice, count.into_inner())
+}
+
+/// The second call looks at no kernel: what it gives back is what is kept, also where that was written
+/// by hand.
+#[test]
+fn what_is_kept_is_given_back_and_what_is_damaged_is_made_again() {
+    use sha2::{Digest, Sha256};
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path());
+    let source = corpus("wide.sm_90.ptx");
+    let options = options("limbs", 24);
+    let request = Request {
+        cache: Some(&cache),
+        ..request(&source, &options, None)
+    };
+    let (first, count) = looked_at(request);
+    assert_eq!(count, 1);
+    let mut files = std::fs::read_dir(folder.path()).unwrap();
+    let file = files.next().unwrap().unwrap().path();
+    assert!(files.next().is_none(), "nothing else is left behind");
+    let kept = std::fs::read(&file).unwrap();
+
+    // No allocator makes this text, so that no allocator was run.
+    let (json, _) = kept.split_at(kept.len() - 32);
+    let mut by_hand = String::from_utf8(json.to_vec()).unwrap();
+    by_hand = by_hand.replacen(".version", "// by hand\\n.version", 1);
+    let mut signed = by_hand.into_bytes();
+    signed.extend(Sha256::digest(&signed));
+    std::fs::write(&file, &signed).unwrap();
+    let (second, count) = looked_at(request);
+    assert_eq!(count, 0);
+    let expected = first
+        .result
+        .text
+        .replacen(".version", "// by hand\n.version", 1);
+    assert_eq!(second.result.text, expected);
+    assert_eq!(
+        second.kernels[0].candidates.len(),
+        first.kernels[0].candidates.len()
+    );
+
+    let mut flipped = kept.clone();
+    flipped[100] ^= 1;
+    for damaged in [&flipped[..], &kept[..kept.len() - 1], &kept[..5], b""] {
+        std::fs::write(&file, damaged).unwrap();
+        let (third, count) = looked_at(request);
+        assert_eq!(count, 1);
+        assert_eq!(third.result.text, first.result.text);
+        assert_eq!(std::fs::read(&file).unwrap(), kept, "it is kept again");
+    }
 }
 
 /// The program answers that the first candidate is the fastest and differs, and that the second

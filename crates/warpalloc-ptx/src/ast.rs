@@ -10,6 +10,7 @@ use std::ops::Range;
 
 /// A range of bytes in the source, `start` included, `end` not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Span {
     /// The first byte.
     pub start: u32,

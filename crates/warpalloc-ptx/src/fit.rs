@@ -42,13 +42,20 @@ impl Fit {
     }
 }
 
+/// The fewest registers of `machine` that `function` needs in the order of its text.
+pub(crate) fn floor_of(function: &Function, machine: &Target) -> usize {
+    register_floor(function, machine, &Liveness::compute(function))
+}
+
 /// Allocates `function` within `budget` registers of `machine`; where there is a frame, the
-/// registers of its base are taken off.
+/// registers of its base are taken off. `floor` says what [`floor_of`] does, which is the same
+/// for every budget.
 pub(crate) fn fit(
     function: &Function,
     machine: &Target,
     budget: u32,
     options: &Options,
+    floor: impl FnOnce() -> usize,
 ) -> Result<Fit, Error> {
     let budget = budget as usize;
     let first = Fit::within(budget, function, machine, options)?;
@@ -57,7 +64,7 @@ pub(crate) fn fit(
     }
     let may_fit = options.strategy != Strategy::Naive
         && budget < machine.budget(File::R)
-        && register_floor(function, machine, &Liveness::compute(function)) <= budget;
+        && floor() <= budget;
     if may_fit
         // What cannot be allocated without a limit either is no reason to fail.
         && let Ok(free) = Fit::within(machine.budget(File::R), function, machine, options)

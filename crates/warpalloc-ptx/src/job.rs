@@ -11,7 +11,7 @@ use crate::entry::{
     block_threads, declared_threads, has_instruction, is_relocatable, module_shared, static_shared,
     write_block, write_cap, write_local_cap, write_shared_spills,
 };
-use crate::fit::{Fit, fit};
+use crate::fit::{Fit, fit, floor_of};
 use crate::flight_names;
 use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
@@ -453,7 +453,9 @@ impl<'m, 'a> Job<'m, 'a> {
             frame_base: apply::base_registers(space, &surroundings),
             ..options.clone()
         };
-        let fitted = fit(&lowered.function, target, budget.registers, options);
+        let function = &lowered.function;
+        let floor = || *lowered.floor.get_or_init(|| floor_of(function, target));
+        let fitted = fit(function, target, budget.registers, options, floor);
         let Fit { target, allocation } = fitted.map_err(|error| self.failure(lowered, error))?;
         let spills = allocation.frame != Frame::default();
         if spills && budget.cap.is_none() && options.strategy != Strategy::Naive {

@@ -4,7 +4,7 @@
 use crate::ast;
 use crate::diag::Lines;
 use crate::fates::fates;
-use crate::fit::{Fit, fit};
+use crate::fit::{Fit, fit, floor_of};
 use crate::job::Job;
 use crate::lower::{self, LowerError, Lowered, PassedThrough};
 use crate::module::{ModuleOptions, PtxError, functions_with_bodies};
@@ -300,7 +300,9 @@ impl Text<'_, '_, '_> {
             function: function.name().to_owned(),
             message: self.lowered.explain(&error),
         };
-        let Fit { target, allocation } = fit(function, target, cap, options).map_err(unproved)?;
+        let floor = || floor_of(function, target);
+        let fitted = fit(function, target, cap, options, floor);
+        let Fit { target, allocation } = fitted.map_err(unproved)?;
         let mut fates = fates(function, &target, &allocation);
         let line = |inst: Inst| Some(self.lines.line(self.lowered.span(inst)?.start));
         for value in &mut values.values {

@@ -121,6 +121,7 @@ pub enum PtxError {
 
 /// What became of a function.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// Its registers were allocated.
     Allocated(Box<Allocated>),
@@ -137,6 +138,7 @@ pub enum Outcome {
 
 /// An allocated function in figures.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Allocated {
     /// What the allocator did.
     pub stats: Stats,
@@ -157,6 +159,7 @@ pub struct Allocated {
 
 /// A frame that shared memory does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Overflow {
     /// Bytes of it per thread.
     pub frame: u32,
@@ -166,6 +169,7 @@ pub struct Overflow {
 
 /// What happened to one function.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FunctionReport {
     /// Its name.
     pub name: String,
@@ -190,6 +194,7 @@ pub struct FunctionReport {
 
 /// An allocated module.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ModuleResult {
     /// The new text.
     pub text: String,

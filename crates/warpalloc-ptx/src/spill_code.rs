@@ -15,6 +15,7 @@ use warpalloc::target::Target;
 
 /// The code that an allocation inserts into a function.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct SpillCode {
     /// Cycles that it adds to one run, less those of computations that it leaves out.
@@ -31,6 +32,7 @@ pub struct SpillCode {
 
 /// A value that is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct SpilledValue {
     /// The register that first stands for it in the text.

@@ -73,6 +73,7 @@ impl<'a> OperandPlaces<'a> {
 
 /// How much spill memory one thread needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Frame {
     /// Bytes of local memory.
     pub local: u32,

@@ -5,15 +5,27 @@
 
 use rustc_hash::FxHashMap;
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Vectors of one type that are kept at most; more are freed.
 const MAX_SPARES: usize = 1024;
+/// Bytes that spare vectors have at most; what is given beyond is freed. That is more than
+/// functions of some thousand instructions need, for which requests to the heap are dear; a
+/// function of a hundred thousand would hold on to memory that its next pass wants in another
+/// type.
+const MAX_SPARE_BYTES: usize = 1 << 26;
 
 /// Vectors that nobody uses, by the type of their items; those of one type by their capacity.
 #[derive(Default)]
 pub(crate) struct Scratch {
     spares: RefCell<FxHashMap<TypeId, Box<dyn Any + Send>>>,
+    /// Bytes of all spare vectors.
+    spare_bytes: Cell<usize>,
+}
+
+/// Bytes of heap memory that a vector holds.
+fn bytes_of<T>(vec: &Vec<T>) -> usize {
+    vec.capacity() * size_of::<T>()
 }
 
 impl Scratch {
@@ -52,7 +64,8 @@ impl Scratch {
 
     /// Leaves the memory of `vec` to others.
     pub fn give<T: Send + 'static>(&self, mut vec: Vec<T>) {
-        if vec.capacity() == 0 {
+        let bytes = self.spare_bytes.get() + bytes_of(&vec);
+        if vec.capacity() == 0 || bytes > MAX_SPARE_BYTES {
             return;
         }
         vec.clear();
@@ -64,6 +77,7 @@ impl Scratch {
         {
             let at = of_type.partition_point(|spare| spare.capacity() < vec.capacity());
             of_type.insert(at, vec);
+            self.spare_bytes.set(bytes);
         }
     }
 
@@ -75,7 +89,10 @@ impl Scratch {
         let mut spares = self.spares.borrow_mut();
         let of_type = spares.get_mut(&TypeId::of::<T>());
         let of_type = of_type.and_then(|of_type| of_type.downcast_mut());
-        of_type.and_then(choose).unwrap_or_default()
+        let vec = of_type.and_then(choose).unwrap_or_default();
+        let left = self.spare_bytes.get() - bytes_of(&vec);
+        self.spare_bytes.set(left);
+        vec
     }
 }
 
@@ -98,5 +115,21 @@ mod tests {
         assert_eq!(vec.as_ptr(), large_at, "the largest");
         assert_eq!(scratch.filled(1u32, 12), [1; 12]);
         assert_eq!(scratch.take::<u64>(0).capacity(), 0, "another type");
+    }
+    #[test]
+    fn spare_vectors_have_a_bound() {
+        let scratch = Scratch::default();
+        let half = || vec![0u8; MAX_SPARE_BYTES / 2];
+        let (first, second, third) = (half(), half(), half());
+        let third_at = third.as_ptr();
+        scratch.give(first);
+        scratch.give(second);
+        scratch.give(vec![0u8]);
+        let taken = [(); 2].map(|()| scratch.growing::<u8>());
+        assert_eq!(scratch.growing::<u8>().capacity(), 0, "it was freed");
+        drop(taken);
+        scratch.give(third);
+        let again = scratch.growing::<u8>();
+        assert_eq!(again.as_ptr(), third_at, "there is room again");
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The interference graph as it was built the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct GraphStats {
     /// Nodes.
@@ -38,6 +39,7 @@ impl GraphStats {
 
 /// Edits by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct EditCounts {
     /// Moves, swaps and transfers between files.
@@ -52,6 +54,7 @@ pub struct EditCounts {
 
 /// Statistics of one allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Values that competed for registers.
@@ -89,6 +92,7 @@ pub struct Stats {
     /// Virtual registers that are live while a call runs.
     pub live_through_calls: u32,
     /// Time by phase, in the order the phases first ran.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub phases: Vec<(&'static str, Duration)>,
 }
 

@@ -80,6 +80,8 @@ pub struct Estimate {
     pub shared_bytes: u64,
     /// Stores to local memory in the machine code; none where only the text is known.
     pub local_stores: usize,
+    /// Registers per thread.
+    pub registers: u32,
     /// The kernel's own instructions among them.
     work: f64,
 }
@@ -93,6 +95,7 @@ impl Estimate {
             full: 1.0,
             shared_bytes: 0,
             local_stores,
+            registers: 64,
             work: 0.0,
         }
     }
@@ -100,6 +103,11 @@ impl Estimate {
     /// Whether it stores to local memory.
     pub fn spills(&self) -> bool {
         self.local_stores > 0
+    }
+
+    /// Whether it stores to local memory as often as it has registers, or more.
+    pub(crate) fn spills_much(&self) -> bool {
+        self.local_stores >= self.registers as usize
     }
 
     /// This over `other`, alone and full. Where ptxas unrolled a loop in one of the two, an
@@ -169,6 +177,7 @@ pub fn judge(
         full,
         shared_bytes: function.shared_bytes,
         local_stores: code.insts().iter().filter(|i| stores_to_local(i)).count(),
+        registers: resources.registers,
         work: alone.work,
     })
 }
@@ -274,6 +283,7 @@ pub fn judge_text(
         full,
         shared_bytes: resources.shared,
         local_stores: 0,
+        registers: resources.registers,
         work: 0.0,
     })
 }
@@ -334,6 +344,7 @@ mod tests {
             full: cycles,
             shared_bytes: 0,
             local_stores: 1,
+            registers: 64,
             work,
         };
         let unrolled = estimate(150.0, 2.0);

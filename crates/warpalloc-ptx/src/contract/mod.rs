@@ -52,6 +52,7 @@ pub enum Contraction {
 
 /// What was done to one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContractedFunction {
     /// Its name.
     pub name: String,
@@ -67,6 +68,7 @@ pub struct ContractedFunction {
 
 /// What keeps the bits of a function from being foreseen.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Obstacle {
     /// What it is.
     pub reason: String,

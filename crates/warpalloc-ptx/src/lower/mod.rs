@@ -34,12 +34,14 @@ use names::Labels;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::hash::Hasher;
+use std::sync::OnceLock;
 use warpalloc::analysis::{Liveness, Webs};
 use warpalloc::function::{Effect, Function, Inst, Kind, Operand, VReg};
 use warpalloc::target::{File, Target};
 
 /// Why a function is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PassedThrough {
     /// What stands against allocating it.
     pub reason: String,
@@ -147,6 +149,8 @@ pub struct Lowered<'m, 'a> {
     pub(crate) scopes: Vec<&'m Body<'a>>,
     /// Register declarations, to be replaced.
     pub(crate) reg_decls: Vec<Span>,
+    /// The fewest registers it needs in the order of its text, once somebody asked.
+    pub(crate) floor: OnceLock<usize>,
 }
 
 impl Lowered<'_, '_> {
@@ -530,6 +534,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
             edge_labels,
             scopes: self.bodies,
             reg_decls: self.reg_decls,
+            floor: OnceLock::new(),
         })
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// Why a variable stays in memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reason {
     /// Its extent is not known, or it has contents from the start.
     #[error("its declaration is not a plain one")]

@@ -52,6 +52,7 @@ use sites::{Candidate, Sites};
 
 /// A variable that became registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PromotedVariable {
     /// The function it belongs to.
     pub function: String,
@@ -65,6 +66,7 @@ pub struct PromotedVariable {
 
 /// A variable that stays in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RefusedVariable {
     /// The function it belongs to.
     pub function: String,
@@ -76,6 +78,7 @@ pub struct RefusedVariable {
 
 /// A module after promotion.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Promoted {
     /// The new text.
     pub text: String,

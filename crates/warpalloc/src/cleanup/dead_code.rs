@@ -152,7 +152,10 @@ impl Needs {
         let mut is_needed = false;
         for (operand, &reg) in operands().filter(|(o, _)| o.role.writes()) {
             for unit in code.operand_units(operand, reg) {
-                is_needed |= needed.contains(unit);
+                if needed.contains(unit) {
+                    is_needed = true;
+                    needed.set(unit, false);
+                }
             }
         }
         if !is_needed && self.dead == Dead::Goes && code.only_computes(inst) {
@@ -165,11 +168,6 @@ impl Needs {
         if info.clobbers != Clobbers::None {
             for unit in code.clobbers(inst) {
                 needed.set(unit as usize, false);
-            }
-        }
-        for (operand, &reg) in operands().filter(|(o, _)| o.role.writes()) {
-            for unit in code.operand_units(operand, reg) {
-                needed.set(unit, false);
             }
         }
         for (operand, &reg) in operands().filter(|(o, _)| o.role.reads()) {

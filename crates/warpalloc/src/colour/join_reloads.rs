@@ -30,7 +30,8 @@ pub(crate) fn join_reloads<'p, 'a>(
     }
     let mut clock = Clock::start();
     let mut joined = coloured.problem.rewritable();
-    let is_changed = joined.rewrite_if(|program, _| spiller.join(program) > 0);
+    let ranges = coloured.problem.ranges(stats);
+    let is_changed = joined.rewrite_if(|program, facts| spiller.join(program, facts, ranges) > 0);
     clock.lap(stats, "join reloads");
     if is_changed && let Some(colours) = settle(&mut joined, spiller, colourer, stats) {
         coloured.problem = Held::Own(Box::new(joined));

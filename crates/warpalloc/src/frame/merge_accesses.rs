@@ -16,9 +16,12 @@ const REACH: usize = 16;
 
 /// Joins the accesses of `code` in a frame of this size; returns how many joined another.
 pub(crate) fn run(code: &mut Code, frame: Frame) -> u32 {
+    if code.is_frameless() {
+        return 0;
+    }
     let mut merged = 0;
     let mut lists: Vec<Vec<Step>> = code.lists_mut().map(|(_, l)| std::mem::take(l)).collect();
-    for list in &mut lists {
+    for list in lists.iter_mut().filter(|l| has_accesses(code.target, l)) {
         for bytes in SIZES {
             if 2 * bytes <= code.target.widest_access() {
                 merged += join_all(code, frame, list, bytes);
@@ -29,6 +32,15 @@ pub(crate) fn run(code: &mut Code, frame: Frame) -> u32 {
         *place = list;
     }
     merged
+}
+
+/// Whether there is more than one access to memory among `steps`.
+fn has_accesses(target: &Target, steps: &[Step]) -> bool {
+    let edits = steps.iter().filter_map(Step::edit);
+    edits
+        .filter_map(|(_, edit)| memory(target, edit))
+        .nth(1)
+        .is_some()
 }
 
 fn join_all(code: &Code, frame: Frame, steps: &mut Vec<Step>, bytes: usize) -> u32 {
@@ -46,8 +58,10 @@ fn join_all(code: &Code, frame: Frame, steps: &mut Vec<Step>, bytes: usize) -> u
             joined += 1;
         }
     }
-    let mut gone = gone.into_iter();
-    steps.retain(|_| !gone.next().unwrap_or(false));
+    if joined > 0 {
+        let mut gone = gone.into_iter();
+        steps.retain(|_| !gone.next().unwrap_or(false));
+    }
     joined
 }
 

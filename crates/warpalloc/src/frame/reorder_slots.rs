@@ -23,8 +23,12 @@ pub(crate) fn run(code: &mut Code, frame: Frame) {
     let order = Order::compute(code.function);
     let loops = Loops::compute(code.function, &order);
     let frequencies = Frequencies::compute(code.function, &order, &loops);
+    let used = used(code);
     for space in [Space::Local, Space::Shared] {
-        for bytes in SIZES {
+        for bytes in SIZES
+            .into_iter()
+            .filter(|&bytes| used.contains(&(space, bytes)))
+        {
             let places = places_of_size(code, space, bytes);
             let bundles = bundles(code, &places, space, bytes, &frequencies);
             if bundles.iter().any(|bundle| bundle.len() > 1) {
@@ -36,6 +40,21 @@ pub(crate) fn run(code: &mut Code, frame: Frame) {
             }
         }
     }
+}
+
+/// The spaces that are accessed, and the sizes of accesses to each.
+fn used(code: &Code) -> Vec<(Space, usize)> {
+    let edits = code
+        .lists()
+        .flat_map(|(_, steps)| steps)
+        .filter_map(Step::edit);
+    let mut used = Vec::new();
+    for (addr, size) in edits.filter_map(|(_, edit)| memory(code.target, edit)) {
+        if !used.contains(&(addr.space, size)) {
+            used.push((addr.space, size));
+        }
+    }
+    used
 }
 
 /// Offsets that are only ever accessed as a whole of `bytes`.

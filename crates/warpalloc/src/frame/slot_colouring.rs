@@ -94,12 +94,15 @@ impl Place {
         })
     }
 
+    /// Slots come in the order in which they begin, so that few segments of the others lie
+    /// behind the first of `range`: only these are moved.
     fn take(&mut self, range: &[Interval]) {
+        let Some(first) = range.first() else {
+            return;
+        };
+        let behind = self.taken.partition_point(|taken| taken < first);
         self.taken.extend_from_slice(range);
-        // Slots mostly come in the order in which they begin.
-        if !self.taken.is_sorted() {
-            self.taken.sort_unstable();
-        }
+        self.taken[behind..].sort();
     }
 }
 
@@ -191,5 +194,26 @@ impl Code for SlotView<'_> {
 
     fn arguments(&self, _: Block) -> impl Iterator<Item = Slot> + '_ {
         std::iter::empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_stay_in_order_whatever_is_taken_first() {
+        let mut place = Place::new(SlotAddr {
+            space: Space::Local,
+            offset: 0,
+        });
+        place.take(&[(1, 2), (20, 25), (40, 41)]);
+        place.take(&[(4, 6), (30, 32), (50, 60)]);
+        place.take(&[]);
+        place.take(&[(8, 9)]);
+        assert!(place.taken.is_sorted());
+        assert_eq!(place.taken.len(), 7);
+        assert!(!place.is_free(&[(9, 10)]) && !place.is_free(&[(3, 3), (31, 31)]));
+        assert!(place.is_free(&[(3, 3), (10, 19), (61, 70)]));
     }
 }

@@ -86,26 +86,23 @@ impl Runs {
                 .iter()
                 .for_each(|&other| add(other, number));
         }
-        let ranges = starts.iter().zip(&ends).take(values);
-        let count: u32 = ranges.clone().map(|(start, end)| end - start - 1).sum();
-        let mut rows = Rows::with_capacity(values, count as usize, scratch);
-        for (&start, &end) in ranges {
-            rows.push(&neighbours[start as usize + 1..end as usize]);
-        }
         scratch.give(order);
-        [
-            starts,
-            back_starts,
-            back_ends,
-            backward,
-            ends,
-            neighbours,
-            self.items,
-        ]
-        .into_iter()
-        .for_each(|vec| scratch.give(vec));
+        [back_starts, back_ends, backward, self.items]
+            .into_iter()
+            .for_each(|vec| scratch.give(vec));
         scratch.give(self.heads);
-        rows
+        // Rows move together where they stand, for a second copy of a large graph is dear.
+        let mut count = 0;
+        for (start, &end) in starts.iter_mut().zip(&ends).take(values) {
+            let row = *start as usize + 1..end as usize;
+            *start = count as u32;
+            count += row.len();
+            neighbours.copy_within(row, *start as usize);
+        }
+        starts[values] = count as u32;
+        neighbours.truncate(count);
+        scratch.give(ends);
+        Rows::from_parts(starts, neighbours)
     }
 
     fn run(&self, index: usize) -> &[u32] {

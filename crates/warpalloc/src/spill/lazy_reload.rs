@@ -20,21 +20,27 @@
 //! nothing in the program shows where on a path they changed.
 
 use super::{Home, Spiller};
-use crate::analysis::Cfg;
+use crate::analysis::{Cfg, Loop, Loops, Rows};
 use crate::function::{Block, Clobbers, Role};
 use crate::ir::{Facts, LiveRanges, Op, Program, Slot, Value};
 use crate::target::{File, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// Blocks to walk back through before giving up on a reload.
 const REGION_LIMIT: usize = 64;
 
-/// Joins the pieces of spilled values; returns how many reloads that saved.
-pub(super) fn join_pieces(spiller: &mut Spiller, program: &mut Program) -> u32 {
-    let facts = Facts::of(program);
-    let mut join = Join::new(spiller, program, &facts);
+/// Joins the pieces of spilled values of a program with these facts and live ranges; returns
+/// how many reloads that saved.
+pub(super) fn join_pieces(
+    spiller: &mut Spiller,
+    program: &mut Program,
+    facts: &Facts,
+    ranges: &LiveRanges,
+) -> u32 {
+    let mut join = Join::new(spiller, program, facts, ranges);
     let blocks: Vec<Block> = join.program.all_blocks().collect();
     for &block in &blocks {
         join.within_block(block);
@@ -42,7 +48,7 @@ pub(super) fn join_pieces(spiller: &mut Spiller, program: &mut Program) -> u32 {
     join.out_of_loops();
     join.across_blocks();
     let plan = join.finish();
-    plan.apply(spiller, program)
+    plan.apply(spiller, program, ranges)
 }
 
 /// What a block does to a spilled value.
@@ -85,7 +91,8 @@ struct Join<'a, 'p> {
 struct Plan {
     /// Each joined piece and the one it joined.
     parents: SecondaryMap<Value, Option<Value>>,
-    removed: FxHashSet<(Block, usize)>,
+    /// Operations to remove, by the position before each.
+    removed: FixedBitSet,
     /// Reloads to insert: a piece of a value, on the edge of a block at a position.
     hoisted: Vec<(Block, usize, Value, Value)>,
     next_piece: usize,
@@ -108,12 +115,17 @@ impl Plan {
 }
 
 impl<'a, 'p> Join<'a, 'p> {
-    fn new(spiller: &'a Spiller<'a>, program: &'a Program<'p>, facts: &'a Facts) -> Join<'a, 'p> {
+    fn new(
+        spiller: &'a Spiller<'a>,
+        program: &'a Program<'p>,
+        facts: &'a Facts,
+        ranges: &'a LiveRanges,
+    ) -> Join<'a, 'p> {
         let mut join = Join {
             spiller,
             program,
             facts,
-            room: Room::new(program, spiller.target, facts),
+            room: Room::new(spiller.target, ranges),
             owner_of_slot: SecondaryMap::new(),
             owner_of_carrier: SecondaryMap::new(),
             tails: FxHashMap::default(),
@@ -200,7 +212,7 @@ impl<'a, 'p> Join<'a, 'p> {
         match available.get(&value) {
             Some(tail) if self.take_room(piece, block, tail.last + 1..index) => {
                 self.plan.join(tail.piece, piece);
-                self.plan.removed.insert((block, index));
+                self.remove(block, index);
                 now.piece = tail.piece;
             }
             None if first => self.heads.push(Head {
@@ -222,6 +234,7 @@ impl<'a, 'p> Join<'a, 'p> {
         }
         let mut values: Vec<_> = of_value.into_iter().collect();
         values.sort_by_key(|(value, _)| *value);
+        let inside = reloaded_inside(&self.facts.loops, &values);
         let mut blocks_of_loop = vec![Vec::new(); self.facts.loops.loop_count()];
         for block in self.program.all_blocks() {
             for l in self.facts.loops.around(block) {
@@ -240,20 +253,15 @@ impl<'a, 'p> Join<'a, 'p> {
                 continue;
             }
             let blocks = &blocks_of_loop[l.index()];
-            for (value, heads) in &mut values {
+            for &number in inside.row(l) {
+                let (value, heads) = &mut values[number as usize];
                 self.hoist(l, blocks, *value, heads);
             }
         }
         self.heads = values.into_iter().flat_map(|(_, heads)| heads).collect();
     }
 
-    fn hoist(
-        &mut self,
-        l: crate::analysis::Loop,
-        blocks: &[Block],
-        value: Value,
-        heads: &mut Vec<Head>,
-    ) {
+    fn hoist(&mut self, l: Loop, blocks: &[Block], value: Value, heads: &mut Vec<Head>) {
         let loops = &self.facts.loops;
         let inside = |head: &Head| loops.contains(l, head.block);
         if self.is_recomputed(value) || !heads.iter().any(inside) {
@@ -297,7 +305,7 @@ impl<'a, 'p> Join<'a, 'p> {
         }
         for head in heads.iter().filter(|h| inside(h)) {
             self.plan.join(head.piece, hoisted);
-            self.plan.removed.insert((head.block, head.index));
+            self.remove(head.block, head.index);
         }
         for &block in blocks {
             let last = self.program.blocks[block].ops.len();
@@ -322,7 +330,7 @@ impl<'a, 'p> Join<'a, 'p> {
                 && self.spiller.spilled_value(piece) == value
             {
                 self.plan.join(piece, hoisted);
-                self.plan.removed.insert((block, index));
+                self.remove(block, index);
             }
         }
     }
@@ -375,7 +383,7 @@ impl<'a, 'p> Join<'a, 'p> {
         if !self.take_room_everywhere(head.piece, stretches) {
             return;
         }
-        self.plan.removed.insert((head.block, head.index));
+        self.remove(head.block, head.index);
         for &block in &ends {
             let last = length(block);
             if let Some(tail) = self.tails.get_mut(&(block, head.value)) {
@@ -394,6 +402,12 @@ impl<'a, 'p> Join<'a, 'p> {
                 },
             );
         }
+    }
+
+    /// Plans to take the operation at `index` of `block` out.
+    fn remove(&mut self, block: Block, index: usize) {
+        let position = self.room.ranges.base(block) as usize + index;
+        self.plan.removed.grow_and_insert(position);
     }
 
     fn finish(self) -> Plan {
@@ -461,18 +475,32 @@ impl<'a, 'p> Join<'a, 'p> {
     }
 }
 
+/// The numbers of the values that are reloaded in each loop, ascending. A loop asks no other
+/// value, so that loops and values that have nothing to do with each other cost nothing.
+fn reloaded_inside(loops: &Loops, values: &[(Value, Vec<Head>)]) -> Rows<Loop, u32> {
+    let mut last = vec![u32::MAX; loops.loop_count()];
+    let mut pairs: Vec<(Loop, u32)> = Vec::new();
+    for ((_, heads), number) in values.iter().zip(0..) {
+        for l in heads.iter().flat_map(|head| loops.around(head.block)) {
+            if std::mem::replace(&mut last[l.index()], number) != number {
+                pairs.push((l, number));
+            }
+        }
+    }
+    Rows::from_pairs(loops.loop_count(), pairs.iter().copied())
+}
+
 /// The pressure of each file at every operation.
 struct Room<'a> {
     target: &'a Target,
-    ranges: LiveRanges,
+    ranges: &'a LiveRanges,
     /// By file, and by the position before each operation, the greater of the units in use
     /// before and after it.
     units: Vec<Vec<i32>>,
 }
 
 impl<'a> Room<'a> {
-    fn new(program: &Program, target: &'a Target, facts: &Facts) -> Room<'a> {
-        let ranges = LiveRanges::compute(program, target, facts);
+    fn new(target: &'a Target, ranges: &'a LiveRanges) -> Room<'a> {
         let mut units = ranges.pressure(target);
         for of_file in &mut units {
             for at in 1..of_file.len() {
@@ -521,22 +549,19 @@ impl<'a> Room<'a> {
 
 impl Plan {
     /// Carries the plan out; returns how many reloads are gone.
-    fn apply(self, spiller: &mut Spiller, program: &mut Program) -> u32 {
-        let mut hoisted: Vec<Value> = self.hoisted.iter().map(|&(.., piece)| piece).collect();
-        hoisted.sort();
-        hoisted.dedup();
-        for &expected in &hoisted {
-            let of = self.hoisted.iter().find(|(.., piece)| *piece == expected);
-            if let Some(&(_, _, value, _)) = of {
-                let piece = spiller.piece(program, value);
-                debug_assert_eq!(piece, expected);
-            }
+    fn apply(self, spiller: &mut Spiller, program: &mut Program, ranges: &LiveRanges) -> u32 {
+        // A piece that comes in by several edges has its entries in a row.
+        for of_piece in self.hoisted.chunk_by(|a, b| a.3 == b.3) {
+            let (_, _, value, expected) = of_piece[0];
+            let piece = spiller.piece(program, value);
+            debug_assert_eq!(piece, expected);
         }
         let mut saved = 0;
         for block in program.blocks.keys() {
             let ops = std::mem::take(&mut program.blocks[block].ops);
-            let kept = ops.into_iter().enumerate().filter_map(|(index, op)| {
-                let gone = self.removed.contains(&(block, index));
+            let positions = ranges.base(block) as usize..;
+            let kept = ops.into_iter().zip(positions).filter_map(|(op, position)| {
+                let gone = self.removed.contains(position);
                 saved += gone as u32;
                 (!gone).then_some(op)
             });
@@ -603,5 +628,50 @@ fn remove_unread_fetches(spiller: &Spiller, program: &mut Program) {
         if !removed {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Facts;
+    use crate::text;
+    use std::fmt::Write;
+
+    /// Loops in a row, each of which reads a value of its own: the pairs of a loop and a value
+    /// that hoisting looks at grow with the code, not with its square.
+    #[test]
+    fn a_loop_asks_the_values_that_are_reloaded_in_it() {
+        let pairs = |count: u32| {
+            let mut code = "target hardware sm_90\nkernel f {\nblock0:\n".to_owned();
+            for n in 0..count {
+                writeln!(code, "v{n}:r32 = load : read").unwrap();
+            }
+            code += "bra : branch -> block1\n";
+            for n in 0..count {
+                let (here, next) = (n + 1, n + 2);
+                writeln!(code, "block{here}:\nuse v{n} : write").unwrap();
+                writeln!(code, "if v{n} : branch -> block{here}, block{next}").unwrap();
+            }
+            writeln!(code, "block{}:\nexit : exit write\n}}", count + 1).unwrap();
+            let case = text::parse(&code).unwrap();
+            let program = Program::new(&case.function, &case.target, None).unwrap();
+            let facts = Facts::of(&program);
+            let head = |n: usize| Head {
+                block: Block::new(n + 1),
+                index: 0,
+                value: Value::new(n),
+                piece: Value::new(n),
+            };
+            let values: Vec<(Value, Vec<Head>)> = (0..count as usize)
+                .map(|n| (Value::new(n), vec![head(n), head(n)]))
+                .collect();
+            let inside = reloaded_inside(&facts.loops, &values);
+            for (l, info) in facts.loops.loops() {
+                assert_eq!(inside.row(l), [info.header.index() as u32 - 1]);
+            }
+            inside.items().len()
+        };
+        assert_eq!([pairs(10), pairs(100)], [10, 100]);
     }
 }

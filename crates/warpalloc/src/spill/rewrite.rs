@@ -4,7 +4,7 @@ use super::remat::Remat;
 use super::{SpillChoice, SpillPolicy};
 use crate::allocation::Space;
 use crate::function::{Inst, Role};
-use crate::ir::{Facts, Op, Origin, Program, Slot, SlotInfo, Value, ValueInfo};
+use crate::ir::{Facts, LiveRanges, Op, Origin, Program, Slot, SlotInfo, Value, ValueInfo};
 use crate::target::{Class, File, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -110,15 +110,17 @@ impl<'t> Spiller<'t> {
             program.blocks[block].ops = out;
         }
         if self.policy.lazy_reload {
-            counts.fetches_saved = super::lazy_reload::join_pieces(self, program);
+            let facts = Facts::of(program);
+            let ranges = LiveRanges::compute(program, self.target, &facts);
+            counts.fetches_saved = self.join(program, &facts, &ranges);
         }
         counts
     }
 
     /// Joins the pieces of spilled values where registers allow it; returns how many
-    /// reloads that saved.
-    pub fn join(&mut self, program: &mut Program) -> u32 {
-        super::lazy_reload::join_pieces(self, program)
+    /// reloads that saved. Facts and live ranges are those of `program`.
+    pub fn join(&mut self, program: &mut Program, facts: &Facts, ranges: &LiveRanges) -> u32 {
+        super::lazy_reload::join_pieces(self, program, facts, ranges)
     }
 
     fn find_home(

@@ -2,6 +2,7 @@
 
 use warpalloc::allocation::{Edit, Point};
 use warpalloc::function::{Block, Inst};
+use warpalloc::generate::Rng;
 use warpalloc::{Allocation, Options, Strategy, allocate, text};
 
 struct Outcome {
@@ -98,6 +99,41 @@ fn the_value_read_last_leaves_its_register() {
         at.map(|(point, _)| point),
         Some(Point::Before(Inst::from_u32(9)))
     );
+}
+
+/// Distances count from where a value leaves, not from the start of its block.
+#[test]
+fn what_is_spilled_does_not_depend_on_how_much_code_comes_before() {
+    let mut spilled = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let (mut body, mut live) = (String::new(), Vec::new());
+        for v in 1..40 {
+            body += &match live.len() < 3 || rng.below(2) == 0 {
+                true => format!("v{v}:r32 = ld : read\n"),
+                false => {
+                    let [a, b] = [rng.below(live.len()), rng.below(live.len())];
+                    format!("v{v}:r32 = op v{}, v{}\n", live[a], live[b])
+                }
+            };
+            live.push(v);
+            if live.len() > 8 {
+                let read = live.swap_remove(rng.below(8));
+                body += &format!("use v{read} : write\n");
+            }
+        }
+        for v in live {
+            body += &format!("use v{v} : write\n");
+        }
+        let [first, behind] = [0, 100].map(|steps| {
+            let before = "v0:r32 = a : read\nuse v0 : write\n".repeat(steps);
+            let outcome = scan(5, &format!("block0:\n{before}{body}exit : exit"));
+            (outcome.stores(), outcome.reloads())
+        });
+        assert_eq!(first, behind, "at {seed}");
+        spilled += first.0;
+    }
+    assert!(spilled > 40, "{spilled}");
 }
 
 #[test]

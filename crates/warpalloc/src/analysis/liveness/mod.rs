@@ -153,6 +153,33 @@ impl<V: EntityRef + Ord> Liveness<V> {
         }
     }
 
+    /// The values for which `is_wanted` holds, for [`Liveness::among`].
+    pub(crate) fn wanted(&self, is_wanted: impl Fn(u32) -> bool) -> Vec<u64> {
+        let words = self.sets.shared.chunks(64).map(|values| {
+            let bits = values.iter().enumerate();
+            bits.fold(0, |word, (at, &v)| word | u64::from(is_wanted(v)) << at)
+        });
+        words.collect()
+    }
+
+    /// The values of `set` that are among `wanted`.
+    pub(crate) fn among<'a>(
+        &'a self,
+        set: &'a [Bits],
+        wanted: &'a [u64],
+    ) -> impl Iterator<Item = V> + 'a {
+        let common = set.iter().map(|both| Bits {
+            word: both.word,
+            bits: both.bits & wanted[both.word as usize],
+        });
+        common.filter(|both| both.bits != 0).flat_map(|both| Live {
+            shared: &self.sets.shared,
+            rest: [].iter(),
+            now: both,
+            value: PhantomData,
+        })
+    }
+
     /// The values that only one of the two sets has.
     pub(crate) fn only_in_one<'a>(
         &'a self,

@@ -13,10 +13,11 @@
 //! is never removed from the graph, and merging a body into it is George's test.
 
 use crate::coalesce::{Bodies, BodyId, Joint, Shape, ShapeId, Squeeze};
-use crate::interference::Interference;
+use crate::interference::{Edge, Interference};
 use crate::ir::{Program, Value};
 use crate::scratch::Scratch;
 use crate::target::Target;
+use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// What has become of a body.
@@ -42,6 +43,17 @@ pub struct Neighbour {
     pub suffers: u32,
     /// What it adds to the body's degree.
     pub inflicts: u32,
+}
+
+/// What became of a body whose neighbour left the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relief {
+    /// It left the graph itself, or has its place for good.
+    Gone,
+    /// Its degree is lower.
+    Lower,
+    /// It surely finds a place now, and did not before.
+    NewlyLow,
 }
 
 /// Which degrees and pressures count as high.
@@ -83,6 +95,19 @@ struct BodyRows {
     /// `starts[b]..starts[b + 1]` are the entries of body `b`.
     starts: Vec<u32>,
     entries: Vec<(BodyId, u32)>,
+}
+
+/// The edges that were written down, lent out for one body.
+pub struct TakenRow {
+    rows: BodyRows,
+    row: std::ops::Range<usize>,
+}
+
+impl TakenRow {
+    /// Its neighbours, each with what the body adds to its degree.
+    pub fn entries(&self) -> &[(BodyId, u32)] {
+        &self.rows.entries[self.row.clone()]
+    }
 }
 
 /// A neighbour of one or both of two bodies; figures are by body.
@@ -223,13 +248,15 @@ impl<'a> Graph<'a> {
             starts: self.scratch.take(self.nodes.len() + 1),
             entries: self.scratch.take(edges),
         };
+        let seats = self.active_seats();
         for body in self.bodies.keys() {
             rows.starts.push(rows.entries.len() as u32);
             if self.status(body) == Status::Active {
-                self.count_burdens(body, &mut rows.entries);
+                self.count_burdens(body, &seats, &mut rows.entries);
             }
         }
         rows.starts.push(rows.entries.len() as u32);
+        self.scratch.give(seats);
         self.rows = Some(rows);
     }
 
@@ -250,25 +277,50 @@ impl<'a> Graph<'a> {
         self.scratch.give(self.marks);
     }
 
-    /// Adds what `body` blocks to the degrees of its neighbours, and writes it down.
+    /// Adds what `body` blocks to the degrees of its neighbours, and writes it down. `seats`
+    /// has the body of every value that is in the graph.
     ///
     /// The same as [`Graph::neighbours`], less what the neighbours block: they add that
     /// themselves.
-    fn count_burdens(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
+    fn count_burdens(
+        &mut self,
+        body: BodyId,
+        seats: &[PackedOption<BodyId>],
+        out: &mut Vec<(BodyId, u32)>,
+    ) {
         self.epoch += 1;
+        let members = &self.bodies.get(body).members;
         self.visits += self.bodies.get(body).edges as u64;
-        let first = out.len();
-        for member in &self.bodies.get(body).members {
-            let by_member = self.squeeze.blocking(self.values[member.value.index()]);
+        let shape = self.nodes[body.index()].shape;
+        let by_body = self.squeeze.blocking(shape);
+        let seat_of = |edge: Edge| seats[edge.value.index()].expand();
+        if let [member] = members[..]
+            && self.values[member.value.index()] == shape
+        {
+            // One value blocks as much as its body may, whichever it interferes with.
             for edge in self.interference.edges(member.value) {
-                let Some(other) = self.bodies.of(edge.value) else {
+                let Some(other) = seat_of(edge) else {
                     continue;
                 };
-                let node = &self.nodes[other.index()];
-                if other == body || node.status != Status::Active {
-                    continue;
+                let mark = &mut self.marks[other.index()];
+                if mark.0 != self.epoch {
+                    mark.0 = self.epoch;
+                    let node = &mut self.nodes[other.index()];
+                    let blocked = u32::from(by_body[node.shape.index()]);
+                    node.degree += blocked;
+                    out.push((other, blocked));
                 }
-                let blocked = u32::from(by_member[node.shape.index()]);
+            }
+            return;
+        }
+        let first = out.len();
+        for member in members {
+            let by_member = self.squeeze.blocking(self.values[member.value.index()]);
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = seat_of(edge).filter(|&other| other != body) else {
+                    continue;
+                };
+                let blocked = u32::from(by_member[self.nodes[other.index()].shape.index()]);
                 let mark = &mut self.marks[other.index()];
                 if mark.0 == self.epoch {
                     out[mark.1 as usize].1 += blocked;
@@ -278,12 +330,21 @@ impl<'a> Graph<'a> {
                 }
             }
         }
-        let by_body = self.squeeze.blocking(self.nodes[body.index()].shape);
         for (other, blocked) in &mut out[first..] {
             let node = &mut self.nodes[other.index()];
             *blocked = (*blocked).min(u32::from(by_body[node.shape.index()]));
             node.degree += *blocked;
         }
+    }
+
+    /// The body of every value whose body is in the graph and has no place yet.
+    fn active_seats(&self) -> Vec<PackedOption<BodyId>> {
+        let seats = (0..self.values.len()).map(|value| {
+            let body = self.bodies.of(Value::new(value));
+            let active = body.filter(|&body| self.status(body) == Status::Active);
+            PackedOption::from(active)
+        });
+        self.scratch.collected(seats)
     }
 
     /// What has become of `body`.
@@ -393,12 +454,33 @@ impl<'a> Graph<'a> {
         self.nodes[body.index()].status = Status::Removed;
     }
 
-    /// Lowers the degree of `body`; whether it surely finds a place now and did not before.
-    pub fn relieve(&mut self, body: BodyId, by: u32) -> bool {
+    /// The neighbours of `body` as they were written down, those that left the graph among
+    /// them, unless the edges were thrown away. They are to be [put back](Graph::put_back).
+    pub fn take_row(&mut self, body: BodyId) -> Option<TakenRow> {
+        let rows = self.rows.take()?;
+        let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
+        self.visits += row.len() as u64;
+        Some(TakenRow { rows, row })
+    }
+
+    /// Takes the edges back that were lent.
+    pub fn put_back(&mut self, row: TakenRow) {
+        self.rows = Some(row.rows);
+    }
+
+    /// Lowers the degree of `body`, if it is in the graph; whether it surely finds a place now
+    /// and did not before.
+    pub fn relieve(&mut self, body: BodyId, by: u32) -> Relief {
         let node = &mut self.nodes[body.index()];
+        if node.status != Status::Active {
+            return Relief::Gone;
+        }
         let was_low = node.is_low();
         node.degree = node.degree.saturating_sub(by);
-        !was_low && node.is_low()
+        match (was_low, node.is_low()) {
+            (false, true) => Relief::NewlyLow,
+            _ => Relief::Lower,
+        }
     }
 
     /// Whether `body` counts as hard to colour when a merge is considered.
@@ -533,5 +615,82 @@ impl<'a> Graph<'a> {
                 self.nodes[other.index()].places = starts.len() as u32;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colour::Problem;
+    use crate::generate::{self, Rng, Shape};
+    use crate::ir::Facts;
+    use crate::options::Options;
+    use crate::stats::Stats;
+    use crate::target::File;
+
+    /// Bodies of one value are counted apart from those of several: both must come to what
+    /// each neighbour inflicts, and removing a body must take back what it added.
+    #[test]
+    fn degrees_are_what_neighbours_inflict_and_rows_are_what_they_suffer() {
+        let target = Target::hardware(90).unwrap().with_budget(File::R, 24);
+        let (options, scratch, stats) = (Options::default(), Scratch::default(), Stats::default());
+        let (mut alone, mut together) = (0, 0);
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let shape = Shape::random(120, &mut rng);
+            let function = generate::function(&shape, &target, &mut rng);
+            let program = Program::new(&function, &target, None).unwrap();
+            let facts = Facts::of(&program);
+            let problem = Problem::new(program, facts, &target, &options, &scratch);
+            let stats = &mut stats.clone();
+            let (interference, bodies) = (problem.interference(stats), problem.bodies(stats));
+            let limits = Limits {
+                factor: 0.8,
+                pressure: 0.8,
+            };
+            let (program, costs) = (&problem.program, SecondaryMap::with_default(1.0));
+            let mut graph = Graph::new(
+                program,
+                &target,
+                interference,
+                bodies,
+                &costs,
+                limits,
+                &scratch,
+            );
+            for mv in problem.moves(stats).values() {
+                let joint = bodies.of(mv.to).zip(bodies.of(mv.from));
+                let joint = joint.and_then(|_| {
+                    graph
+                        .bodies
+                        .joint(interference, mv.to, mv.from, mv.distance)
+                });
+                if let Some(joint) = joint {
+                    graph.unite(&joint);
+                }
+            }
+            graph.count_degrees();
+            let active = graph.bodies.keys();
+            let active: Vec<BodyId> = active
+                .filter(|&b| graph.status(b) == Status::Active)
+                .collect();
+            let (mut around, mut written) = (Vec::new(), Vec::new());
+            for body in active {
+                graph.neighbours(body, &mut around);
+                let inflicted: u32 = around.iter().map(|n| n.inflicts).sum();
+                assert_eq!(graph.degree(body), inflicted, "{body}, seed {seed}");
+                let row = graph.take_row(body).unwrap();
+                written.clear();
+                written.extend_from_slice(row.entries());
+                graph.put_back(row);
+                let suffered = around.iter().map(|n| (n.body, n.suffers));
+                assert!(suffered.eq(written.iter().copied()), "{body}, seed {seed}");
+                match graph.bodies.get(body).members.len() {
+                    1 => alone += 1,
+                    _ => together += 1,
+                }
+            }
+        }
+        assert!(alone > 100 && together > 40, "{alone}, {together}");
     }
 }

@@ -26,6 +26,8 @@ use crate::spill::{SpillChoice, carrier_class};
 use crate::stats::Stats;
 use crate::target::{Class, File, SpillPath, Target};
 use cranelift_entity::SecondaryMap;
+use std::cmp::Ordering;
+use std::ops::Range;
 
 /// The least relief of a spill, so that no cost is divided by zero.
 const LEAST_RELIEF: f32 = 0.5;
@@ -41,6 +43,55 @@ pub struct LookAhead<'a> {
     /// How far each value is from its register: 0 in it, 1 in its carrier, 2 in memory. A
     /// value that needs no carrier is in memory at 1.
     steps: SecondaryMap<Value, u8>,
+}
+
+/// The highest pressure of some positions, and at how many of them it is that high.
+type Crest = (i32, u32);
+
+const NO_CREST: Crest = (0, 0);
+
+fn higher(a: Crest, b: Crest) -> Crest {
+    match a.0.cmp(&b.0) {
+        Ordering::Less => b,
+        Ordering::Equal => (a.0, a.1 + b.1),
+        Ordering::Greater => a,
+    }
+}
+
+fn crest_of(units: &[i32]) -> Crest {
+    let crests = units.iter().map(|&at| (at, 1));
+    crests.fold(NO_CREST, higher)
+}
+
+/// Positions of one stretch.
+const STRETCH: usize = 32;
+
+/// The pressure at all positions, with the crests of stretches: a long live range is looked at
+/// stretch by stretch.
+struct Crests<'u> {
+    units: &'u [i32],
+    stretches: Vec<Crest>,
+}
+
+impl Crests<'_> {
+    fn new(units: &[i32]) -> Crests<'_> {
+        Crests {
+            units,
+            stretches: units.chunks(STRETCH).map(crest_of).collect(),
+        }
+    }
+
+    /// The crest of `run`.
+    fn within(&self, run: Range<usize>) -> Crest {
+        let (first, end) = (run.start.div_ceil(STRETCH), run.end / STRETCH);
+        if first >= end {
+            return crest_of(&self.units[run]);
+        }
+        let ends = [run.start..first * STRETCH, end * STRETCH..run.end];
+        let ends = ends.map(|part| crest_of(&self.units[part]));
+        let whole = self.stretches[first..end].iter().copied();
+        ends.into_iter().chain(whole).fold(NO_CREST, higher)
+    }
 }
 
 impl<'a> LookAhead<'a> {
@@ -123,7 +174,9 @@ impl<'a> LookAhead<'a> {
         let share = |(lived, freed): (u32, u32)| (freed as f32).max(LEAST_RELIEF) / lived as f32;
         for (file, info) in self.target.files() {
             let limit = info.capacity as i32;
-            let over = Counted::new(self.pressure.of(file), |at| at > limit);
+            let units = self.pressure.of(file);
+            let over = Counted::new(units, |at| at > limit);
+            let crests = Crests::new(units);
             for value in self.program.values.keys() {
                 if self.target.class(self.class(value)).file != file
                     || !self.costs[value].is_finite()
@@ -132,7 +185,7 @@ impl<'a> LookAhead<'a> {
                 }
                 let of_value = over.of(value, &self.pressure);
                 if of_value.0 > 0 {
-                    let share = share(of_value).min(share(self.at_peak(value, file)));
+                    let share = share(of_value).min(share(self.at_peak(value, &crests)));
                     self.costs[value] = (self.costs[value] / share).min(COST_LIMIT);
                 }
             }
@@ -141,16 +194,11 @@ impl<'a> LookAhead<'a> {
 
     /// At how many positions the pressure on `value` is highest, and at how many of these its
     /// spill frees its register.
-    fn at_peak(&self, value: Value, file: File) -> (u32, u32) {
-        let units = self.pressure.of(file);
-        let (mut peak, mut lived) = (0, 0);
-        for &at in self.pressure.lived(value).flat_map(|run| &units[run]) {
-            if at > peak {
-                (peak, lived) = (at, 0);
-            }
-            lived += (at == peak) as u32;
-        }
-        let touched = self.pressure.touched(value).filter(|&at| units[at] == peak);
+    fn at_peak(&self, value: Value, crests: &Crests) -> (u32, u32) {
+        let runs = self.pressure.lived(value).map(|run| crests.within(run));
+        let (peak, lived) = runs.fold(NO_CREST, higher);
+        let is_peak = |at: &usize| crests.units[*at] == peak;
+        let touched = self.pressure.touched(value).filter(is_peak);
         (lived, lived - touched.count() as u32)
     }
 
@@ -340,6 +388,21 @@ mod tests {
         assert_eq!(count(Some(1.0)), 2);
         assert_eq!(count(Some(0.8)), 4);
         assert_eq!(count(Some(0.7)), 5);
+    }
+
+    #[test]
+    fn crests_are_found_stretch_by_stretch() {
+        let units: Vec<i32> = (0..300).map(|at| (at * at) % 41 % 7).collect();
+        let crests = Crests::new(&units);
+        for start in 0..units.len() {
+            for end in start..units.len() {
+                let run = &units[start..end];
+                let highest = run.iter().copied().max().unwrap_or(0);
+                let count = run.iter().filter(|&&at| at == highest).count();
+                let expected = (highest, count as u32);
+                assert_eq!(crests.within(start..end), expected, "{start}..{end}");
+            }
+        }
     }
 
     #[test]

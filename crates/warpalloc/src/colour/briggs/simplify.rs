@@ -9,7 +9,7 @@
 //! is left when it comes back (P. Briggs, K. Cooper and L. Torczon, TOPLAS 1994).
 
 use super::conservative::Verdict;
-use super::graph::{Graph, Neighbour, Shared, Status};
+use super::graph::{Graph, Neighbour, Relief, Shared, Status};
 use super::worklists::{Ease, FreezeQueue, SimplifyHeap, SpillHeap, Worth};
 use crate::coalesce::{BodyId, Joint, Move, MoveId};
 use crate::options::BriggsOptions;
@@ -253,6 +253,9 @@ impl Simplifier<'_, '_> {
 
     /// Takes `body` out of the graph and puts it on the stack.
     fn remove(&mut self, body: BodyId) {
+        if self.waiting == 0 && self.remove_unobserved(body) {
+            return;
+        }
         let mut burdened = std::mem::take(&mut self.burdened);
         self.graph.burdened(body, &mut burdened);
         self.graph.remove(body);
@@ -263,22 +266,47 @@ impl Simplifier<'_, '_> {
         for &(neighbour, by) in &burdened {
             // Only moves that wait ask who counts against merges.
             let was_significant = self.waiting > 0 && self.graph.is_significant(neighbour);
-            let is_newly_low = self.graph.relieve(neighbour, by);
+            let relief = self.graph.relieve(neighbour, by);
             if was_significant && !self.graph.is_significant(neighbour) {
                 harmless.push(neighbour);
             }
             if counted {
                 self.wake_moves(neighbour);
             }
-            if is_newly_low {
-                self.list(neighbour);
-            } else if self.lists[neighbour.index()] == List::Simplify {
-                self.safe.set(neighbour, self.ease(neighbour));
-            }
+            self.list_relieved(neighbour, relief);
         }
         self.burdened = burdened;
         for body in harmless {
             self.became_insignificant(body);
+        }
+    }
+
+    /// The same while no move waits and the edges are written down, where nobody asks who
+    /// counts against merges; nothing happens where they are not.
+    fn remove_unobserved(&mut self, body: BodyId) -> bool {
+        let Some(row) = self.graph.take_row(body) else {
+            return false;
+        };
+        self.graph.remove(body);
+        self.lists[body.index()] = List::None;
+        self.stack.push(body);
+        for &(neighbour, by) in row.entries() {
+            let relief = self.graph.relieve(neighbour, by);
+            self.list_relieved(neighbour, relief);
+        }
+        self.graph.put_back(row);
+        true
+    }
+
+    fn list_relieved(&mut self, body: BodyId, relief: Relief) {
+        match relief {
+            Relief::Gone => {}
+            Relief::NewlyLow => self.list(body),
+            Relief::Lower => {
+                if self.lists[body.index()] == List::Simplify {
+                    self.safe.set(body, self.ease(body));
+                }
+            }
         }
     }
 

@@ -8,8 +8,8 @@
 //! everything is packed anew, largest alignment first. A parallel copy before the step then
 //! brings each value to its place, and what comes from memory comes straight there.
 
-use super::assign::{Assigner, is_rewritten};
-use super::code::{Access, FILES, NONE, Shape, Step};
+use super::assign::Assigner;
+use super::code::{Access, FILES, NONE, Shape, Step, is_rewritten};
 use super::demand::{extent, is_shared, links, writes_early};
 use super::pins::pinned_register;
 use crate::analysis::NEVER;

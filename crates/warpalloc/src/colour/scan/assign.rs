@@ -8,7 +8,7 @@
 //! moves others out of the way.
 
 use super::affinity::Affinities;
-use super::code::{Access, Code, FILES, NONE, NOWHERE, Shape, Step};
+use super::code::{Access, Code, FILES, NONE, NOWHERE, Shape, Step, is_rewritten};
 use super::congruence::Congruence;
 use super::next_use::NextUse;
 use super::spill::{Event, EventKind, Lists, Plan};
@@ -146,12 +146,11 @@ impl<const W: usize> Assigner<'_, W> {
             self.step(block, number, step, accesses, &here)?;
         }
         self.flush_edge(block);
-        let live = code
-            .live_out(block)
-            .filter(|&v| self.is_held(v) || self.is_intact(v));
+        let live = self.next.ahead().iter().copied();
+        let live = live.filter(|&v| self.is_held(v) || self.is_intact(v));
         let exit: SmallVec<[Located; 64]> = live.map(|v| (v, self.at[v as usize])).collect();
         self.out.exit.add(block, exit.into_iter());
-        self.next.leave(code, block);
+        self.next.leave();
         self.done[block.index()] = true;
         Ok(())
     }
@@ -233,7 +232,7 @@ impl<const W: usize> Assigner<'_, W> {
         rest.sort_by_key(|&v| std::cmp::Reverse(code.shape(v).align));
         let mut fits = true;
         for &value in &rest {
-            match self.pick(value, &[]) {
+            match self.pick(value, None) {
                 Some(at) => self.settle(value, at),
                 None => fits = false,
             }
@@ -373,7 +372,7 @@ impl<const W: usize> Assigner<'_, W> {
                 self.settle(value, self.at[value as usize] as usize);
                 continue;
             }
-            match self.pick(value, &[]) {
+            match self.pick(value, None) {
                 Some(unit) => self.settle(value, unit),
                 None => {
                     reloads[..at].iter().for_each(|&v| self.vacate(v));
@@ -386,7 +385,7 @@ impl<const W: usize> Assigner<'_, W> {
             if role == Role::Use
                 && (self.next.after(at) == NEVER
                     || released.contains(&value)
-                    || is_rewritten(accesses, value))
+                    || step.rewrites && is_rewritten(accesses, value))
                 && self.is_held(value)
             {
                 self.vacate(value);
@@ -397,8 +396,11 @@ impl<const W: usize> Assigner<'_, W> {
         let mut fits = true;
         for &(value, role) in accesses {
             if role == Role::Def {
-                let near = self.copied_from(block, step, value, &dying);
-                let Some(unit) = self.pick(value, &near) else {
+                let near = match dying.is_empty() {
+                    true => None,
+                    false => self.copied_from(block, step, value, &dying),
+                };
+                let Some(unit) = self.pick(value, near) else {
                     fits = false;
                     break;
                 };
@@ -448,13 +450,7 @@ impl<const W: usize> Assigner<'_, W> {
     }
 
     /// Where the source of a copy to `value` is, if it dies here.
-    fn copied_from(
-        &self,
-        block: Block,
-        step: Step,
-        value: u32,
-        dying: &[u32],
-    ) -> SmallVec<[usize; 2]> {
+    fn copied_from(&self, block: Block, step: Step, value: u32, dying: &[u32]) -> Option<usize> {
         let code = self.code;
         let source = match code.op(block, step) {
             Op::Inst { inst, values } if code.function.inst(*inst).kind == Kind::Copy => {
@@ -470,10 +466,7 @@ impl<const W: usize> Assigner<'_, W> {
         };
         let source =
             source.filter(|v| dying.contains(v) && code.shape(*v).file == code.shape(value).file);
-        source
-            .iter()
-            .map(|&v| self.at[v as usize] as usize)
-            .collect()
+        source.map(|v| self.at[v as usize] as usize)
     }
 
     /// Writes down the registers of a plain step whose results are in `results`.
@@ -617,13 +610,14 @@ impl<const W: usize> Assigner<'_, W> {
         [wanted, class, beside]
     }
 
-    /// A free register for `value`, one of `near` or of its affinities if possible.
-    fn pick(&mut self, value: u32, near: &[usize]) -> Option<usize> {
+    /// A free register for `value`, `near` or one of its affinities if possible.
+    fn pick(&mut self, value: u32, near: Option<usize>) -> Option<usize> {
         let shape = self.code.shape(value);
-        let hints = self.hints(value).into_iter().flatten();
-        let mut wanted = near.iter().copied().chain(hints);
-        if let Some(unit) = wanted.find(|&unit| self.is_free(shape, unit)) {
-            return Some(unit);
+        let [wanted, class, beside] = self.hints(value);
+        for unit in [near, wanted, class, beside].into_iter().flatten() {
+            if self.is_free(shape, unit) {
+                return Some(unit);
+            }
         }
         let starts = self.starts(shape);
         let file = self.code.target.file(File::new(shape.file));
@@ -732,10 +726,4 @@ fn open_units<const W: usize>(code: &Code, file: usize) -> UnitSet<W> {
         )),
         false => all,
     }
-}
-
-/// Whether a step writes `value` anew.
-pub(super) fn is_rewritten(accesses: &[Access], value: u32) -> bool {
-    let mut all = accesses.iter();
-    all.any(|&(v, role)| v == value && matches!(role, Role::Def | Role::EarlyDef))
 }

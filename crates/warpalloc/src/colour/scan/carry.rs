@@ -74,7 +74,7 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
             }
             live.retain(|&v| next.of(v) != NEVER);
         }
-        next.leave(code, block);
+        next.leave();
     }
     let values = chosen.iter().enumerate().filter(|(_, chosen)| **chosen);
     values.map(|(value, _)| Value::new(value)).collect()

@@ -43,6 +43,8 @@ pub(super) struct Step {
     pub unseats: bool,
     /// It has seats, clobbers or results that are written early.
     pub constrained: bool,
+    /// It writes a value that it reads; known once accesses are.
+    pub rewrites: bool,
 }
 
 /// A way from one block to another.
@@ -210,6 +212,7 @@ impl<'a> Code<'a> {
                     seats,
                     unseats,
                     constrained,
+                    rewrites: false,
                 });
                 at += 1 + usize::from(unseats);
             }
@@ -351,7 +354,11 @@ impl<'a> Code<'a> {
         starts.push(0);
         for block in (0..self.block_count()).map(Block::new) {
             for number in self.steps(block) {
+                let start = accesses.len();
                 self.find_accesses(block, self.steps[number], &mut accesses);
+                let row: &[Access] = &accesses[start..];
+                let mut reads = row.iter().filter(|a| a.1 == Role::Use);
+                self.steps[number].rewrites = reads.any(|a| is_rewritten(row, a.0));
                 starts.push(accesses.len() as u32);
             }
         }
@@ -522,6 +529,12 @@ impl Points for Code<'_> {
                 .map(|&(_, arg)| Value::from_u32(arg))
         })
     }
+}
+
+/// Whether a step writes `value` anew.
+pub(super) fn is_rewritten(accesses: &[Access], value: u32) -> bool {
+    let mut all = accesses.iter();
+    all.any(|&(v, role)| v == value && matches!(role, Role::Def | Role::EarlyDef))
 }
 
 /// Whether `value` is a pinned virtual register.

@@ -98,9 +98,16 @@ impl EntrySets {
             .filter(|_| code.loops.is_header(block))
         {
             None => {
-                candidates
-                    .sort_unstable_by_key(|c| (edges - c.edges.min(edges), c.distance, c.value));
-                let held = candidates.iter().filter(|c| c.edges > 0 || edges == 0);
+                let is_held = |c: &Candidate| c.edges > 0 || edges == 0;
+                let mut all = load;
+                let held = candidates.iter().filter(|c| is_held(c));
+                held.for_each(|c| all.add(code.shape(c.value)));
+                // Where there is room for all, none comes first.
+                if !all.fits(rooms.whole()) {
+                    let key = |c: &Candidate| (edges - c.edges.min(edges), c.distance, c.value);
+                    candidates.sort_unstable_by_key(key);
+                }
+                let held = candidates.iter().filter(|c| is_held(c));
                 held.for_each(|c| take(c, &mut load));
             }
             Some(header_of) => {
@@ -129,9 +136,8 @@ impl EntrySets {
         for c in &taken {
             self.at_exit[c.value as usize] = self.marks;
         }
-        let missing = code
-            .live_in(block)
-            .filter(|&v| self.at_exit[v as usize] != self.marks);
+        let missing = candidates.iter().map(|c| c.value);
+        let missing = missing.filter(|&v| self.at_exit[v as usize] != self.marks);
         plan.in_memory.add(block, missing);
         let residents = taken.iter().map(|c| Resident {
             value: c.value,
@@ -145,21 +151,21 @@ impl EntrySets {
     /// Finds out how each value live into `block` arrives; returns along how many edges that
     /// is known.
     fn gather(&mut self, code: &Code, block: Block, next: &NextUse, plan: &Plan) -> u32 {
-        let is_param = |v: u32| code.params(block).contains(&v);
         let params = code.params(block).len();
-        let live = code.live_in(block).count();
         self.candidates.clear();
-        let new = code
-            .live_in(block)
-            .enumerate()
-            .map(|(at, value)| Candidate {
+        self.candidates
+            .extend(code.live_in(block).map(|value| Candidate {
                 value,
                 edges: 0,
                 clean: plan.remat.is_free(value),
                 distance: next.of(value),
-                is_param: at >= live - params && is_param(value),
-            });
-        self.candidates.extend(new);
+                is_param: false,
+            }));
+        // Parameters come last.
+        let live = self.candidates.len();
+        for c in &mut self.candidates[live - params..] {
+            c.is_param = true;
+        }
         let mut known = 0;
         let mut unknown = false;
         for &number in code.incoming(block) {

@@ -14,6 +14,8 @@ use crate::function::Block;
 pub(super) struct NextUse {
     next: Vec<u32>,
     notes: Vec<u32>,
+    /// The values that are live out of the block at hand.
+    ahead: Vec<u32>,
 }
 
 impl NextUse {
@@ -21,6 +23,7 @@ impl NextUse {
         NextUse {
             next: vec![NEVER; code.value_count()],
             notes: Vec::new(),
+            ahead: Vec::new(),
         }
     }
 
@@ -30,6 +33,7 @@ impl NextUse {
         let steps = code.steps(block);
         let length = steps.len() as u32;
         for (value, distance) in after {
+            self.ahead.push(value);
             self.next[value as usize] = length.saturating_add(distance).min(NEVER - 1);
         }
         self.notes.clear();
@@ -73,9 +77,14 @@ impl NextUse {
         self.notes[self.notes.len() - 1 - at]
     }
 
-    /// Leaves `block` at its end.
-    pub fn leave(&mut self, code: &Code, block: Block) {
-        for value in code.live_out(block) {
+    /// The values that are live out of the block at hand.
+    pub fn ahead(&self) -> &[u32] {
+        &self.ahead
+    }
+
+    /// Leaves the block at its end.
+    pub fn leave(&mut self) {
+        for value in self.ahead.drain(..) {
             self.next[value as usize] = NEVER;
         }
     }

@@ -20,7 +20,10 @@ impl Pressure {
             rooms,
             tight,
             indirect: indirect_files(code),
-            live: vec![false; code.value_count()],
+            live: Stamps {
+                at: vec![0; code.value_count()],
+                now: 0,
+            },
             pressure: Pressure {
                 blocks: vec![[0; FILES]; code.block_count()],
                 exceeded: [false; FILES],
@@ -38,12 +41,42 @@ impl Pressure {
     }
 }
 
+/// A set of values that is emptied at once.
+struct Stamps {
+    /// By value, when it was put in last.
+    at: Vec<u32>,
+    now: u32,
+}
+
+impl Stamps {
+    fn clear(&mut self) {
+        self.now += 1;
+    }
+
+    #[inline]
+    fn contains(&self, value: u32) -> bool {
+        self.at[value as usize] == self.now
+    }
+
+    /// Puts `value` in; whether it was not there.
+    #[inline]
+    fn insert(&mut self, value: u32) -> bool {
+        std::mem::replace(&mut self.at[value as usize], self.now) != self.now
+    }
+
+    /// Takes `value` out; whether it was there.
+    #[inline]
+    fn remove(&mut self, value: u32) -> bool {
+        std::mem::replace(&mut self.at[value as usize], 0) == self.now
+    }
+}
+
 struct Walk<'a> {
     code: &'a Code<'a>,
     rooms: &'a Rooms,
     tight: &'a [u8],
     indirect: Files,
-    live: Vec<bool>,
+    live: Stamps,
     pressure: Pressure,
 }
 
@@ -52,8 +85,9 @@ impl Walk<'_> {
         let code = self.code;
         let indirect = self.indirect;
         let mut load = Load::default();
+        self.live.clear();
         for value in code.live_out(block) {
-            self.live[value as usize] = true;
+            self.live.insert(value);
             load.add(code.shape(value));
         }
         self.note(block, &load);
@@ -63,7 +97,7 @@ impl Walk<'_> {
         for number in code.steps(block).rev() {
             let step = code.step(number);
             let accesses = code.accesses(number);
-            let is_dead = |&(v, role): &Access| role.writes() && !self.live[v as usize];
+            let is_dead = |&(v, role): &Access| role.writes() && !self.live.contains(v);
             let is_plain = self.tight.is_empty() && !step.constrained;
             if is_plain && !accesses.iter().any(is_dead) {
                 self.plain_step(block, accesses, &mut load);
@@ -72,7 +106,7 @@ impl Walk<'_> {
             let live_after = match step.constrained {
                 true => accesses
                     .iter()
-                    .map(|&(v, _)| self.live[v as usize])
+                    .map(|&(v, _)| self.live.contains(v))
                     .collect(),
                 false => Vec::new(),
             };
@@ -81,13 +115,13 @@ impl Walk<'_> {
                 if !role.writes() {
                     continue;
                 }
-                match std::mem::replace(&mut self.live[value as usize], false) {
+                match self.live.remove(value) {
                     true => load.remove(code.shape(value)),
                     false => after.add(code.shape(value)),
                 }
             }
             for &(value, role) in accesses {
-                if role.reads() && !std::mem::replace(&mut self.live[value as usize], true) {
+                if role.reads() && self.live.insert(value) {
                     load.add(code.shape(value));
                 }
             }
@@ -122,9 +156,6 @@ impl Walk<'_> {
         for files in [indirect, !indirect] {
             self.check(load.excess(self.rooms.whole(), files));
         }
-        for value in code.live_in(block) {
-            self.live[value as usize] = false;
-        }
     }
 
     /// Moves to before a step whose operands may be anywhere. What is live after it has been
@@ -133,13 +164,13 @@ impl Walk<'_> {
     fn plain_step(&mut self, block: Block, accesses: &[Access], load: &mut Load) {
         let code = self.code;
         for &(value, _) in accesses.iter().filter(|a| a.1.writes()) {
-            if std::mem::replace(&mut self.live[value as usize], false) {
+            if self.live.remove(value) {
                 load.remove(code.shape(value));
             }
         }
         let mut begun: Files = 0;
         for &(value, _) in accesses.iter().filter(|a| a.1.reads()) {
-            if !std::mem::replace(&mut self.live[value as usize], true) {
+            if self.live.insert(value) {
                 let shape = code.shape(value);
                 load.add(shape);
                 begun |= 1 << shape.file;

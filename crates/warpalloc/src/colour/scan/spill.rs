@@ -10,8 +10,7 @@
 //! Values need not be in SSA form: `W` and the set of values whose slot is current are kept
 //! by program point, and a definition makes the slot stale.
 
-use super::assign::is_rewritten;
-use super::code::{Access, Code, FILES, NONE};
+use super::code::{Access, Code, FILES, NONE, Step, is_rewritten};
 use super::demand::{ALL, Excess, Load, Rooms, demand};
 use super::entry::EntrySets;
 use super::next_use::NextUse;
@@ -198,7 +197,7 @@ impl Spiller<'_> {
             clean: clean[value as usize],
         });
         self.plan.exit.add(block, residents);
-        self.next.leave(code, block);
+        self.next.leave();
         Ok(())
     }
 
@@ -241,7 +240,7 @@ impl Spiller<'_> {
             stores,
         };
         let mut released: Values = Values::new();
-        if tight > 0 || step.constrained || !self.has_room(accesses) {
+        if tight > 0 || step.constrained || !self.has_room(step, accesses) {
             self.make_room(block, number, accesses, tight, &mut released)?;
         }
         // What leaves makes room for what comes back.
@@ -316,7 +315,7 @@ impl Spiller<'_> {
                 let written = accesses.iter().any(|&(w, r)| w == v && r.writes());
                 !written && !dies(v)
             };
-            let Some(value) = self.furthest_after(excess, accesses, may_leave) else {
+            let Some(value) = self.furthest_after(excess, at, accesses, may_leave) else {
                 match self.rooms.excess(code, block, step, &demand, 0, ALL) {
                     Some(_) => return Err(number),
                     None => break,
@@ -338,7 +337,7 @@ impl Spiller<'_> {
     }
 
     /// Whether what a step needs whose operands may be anywhere is there.
-    fn has_room(&self, accesses: &[Access]) -> bool {
+    fn has_room(&self, step: Step, accesses: &[Access]) -> bool {
         let whole = self.rooms.whole();
         if !self.load.fits(whole) {
             return false;
@@ -349,7 +348,8 @@ impl Spiller<'_> {
             match role {
                 Role::Use => {
                     let again = accesses[..at].contains(&(value, role));
-                    let ends = self.next.after(at) == NEVER || is_rewritten(accesses, value);
+                    let ends = self.next.after(at) == NEVER
+                        || step.rewrites && is_rewritten(accesses, value);
                     if ends && !again {
                         after.remove(shape);
                     }
@@ -380,12 +380,14 @@ impl Spiller<'_> {
     fn furthest_after(
         &self,
         excess: Excess,
+        now: u32,
         accesses: &[Access],
         may_leave: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         self.worst(excess, may_leave, |value| {
             let at = accesses.iter().position(|&(v, _)| v == value);
-            at.map_or(self.next.of(value), |at| self.next.after(at))
+            let next = at.map_or(self.next.of(value), |at| self.next.after(at));
+            next.saturating_sub(now)
         })
     }
 

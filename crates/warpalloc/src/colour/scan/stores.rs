@@ -112,6 +112,8 @@ impl Stores {
 
     /// Slots whose values are live in different stretches of code share a place.
     fn lay_out(&mut self, code: &Code, in_memory: &[bool], classes: &[u32]) {
+        let liveness = code.liveness();
+        let wanted = liveness.wanted(|v| in_memory[v as usize]);
         let mut spans = vec![(u32::MAX, 0); in_memory.len()];
         let mut cover = |value: u32, at: usize| {
             if !in_memory[value as usize] {
@@ -125,8 +127,11 @@ impl Stores {
             // Two positions per step, and two more per block for its ends.
             let base = 2 * (steps.start + block.index());
             let end = 2 * (steps.end + block.index()) + 1;
-            code.live_in(block).for_each(|v| cover(v, base));
-            code.live_out(block).for_each(|v| cover(v, end));
+            let live_in = liveness.among(liveness.live_in_bits(block), &wanted);
+            live_in.for_each(|v| cover(v.as_u32(), base));
+            code.params(block).iter().for_each(|&v| cover(v, base));
+            let live_out = liveness.among(liveness.live_out_bits(block), &wanted);
+            live_out.for_each(|v| cover(v.as_u32(), end));
             for edge in &code.edges()[code.outgoing(block)] {
                 code.pairs(edge)
                     .iter()

@@ -4,7 +4,7 @@
     bench/gpu/linked.py WARPALLOC COMMIT > bench/results/linked-h200.md
 
 nvcc compiles bench/gpu/linked/*.cu apart and links them, WARPALLOC recolours the kernels of the result with each
-allocator, under a cap and at random. All outputs are compared bit by bit; times are medians of launches in turns.
+allocator and at random. All outputs are compared bit by bit; times are medians of launches in turns.
 nvcc and CuPy are needed, and a GPU.
 """
 import pathlib
@@ -77,7 +77,6 @@ def main():
         folder = pathlib.Path(folder)
         original = build(folder, arch)
         flags = {name: ["--regalloc", name, "--fewest"] for name in ("briggs", "fatpoint", "scan")}
-        flags["maxnreg 38"] = ["--maxnreg", "38"]
         flags |= {f"random{seed}": ["--shuffle-registers", str(seed)] for seed in range(1, SEEDS + 1)}
         variants = {"nvlink": load(original)}
         for name, chosen in flags.items():

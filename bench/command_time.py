@@ -35,7 +35,9 @@ def commands(target, folder):
     if not many:
         for kernel in re.findall(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+(\w+)", open(target).read(), re.M):
             yield "report", ["report", target, "--kernel", kernel, "--block", "256", "-o", f"{folder}/page.html"]
-    yield "alloc", ["alloc", target, "-o", out]
+    # What is kept from the call before would answer.
+    yield "alloc", ["alloc", target, "-o", out, "--no-cache"]
+    yield "alloc within 64", ["alloc", target, "-o", out, "--no-cache", "--maxnreg", "64", "--block", "256"]
     for allocator in ["briggs", "fatpoint", "scan"]:
         yield f"alloc {allocator}", ["alloc", target, "-o", out, "--maxnreg", "64", "--regalloc", allocator, "--keep-going"]
 

@@ -169,15 +169,33 @@ mod tests {
     use warpalloc::target::Target;
     use warpalloc_ptx::module::lower_function;
 
-    fn cost(body: &str, misses: Misses) -> Cost {
+    fn kernel(body: &str) -> Function {
         let text = format!(
             ".version 9.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) {{\n\
              .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<3>; .reg .pred %p;\n\
              .shared .b32 s[64]; .local .b32 l[4];\n{body}\nret;\n}}\n"
         );
         let target = Target::preset("hardware", 90).unwrap();
-        let function = lower_function(&text, "k", &target).unwrap().unwrap();
-        simulate(&Machine::H200, &function, misses)
+        lower_function(&text, "k", &target).unwrap().unwrap()
+    }
+
+    fn cost(body: &str, misses: Misses) -> Cost {
+        simulate(&Machine::H200, &kernel(body), misses)
+    }
+
+    #[test]
+    fn a_long_loop_takes_more_slots_and_is_told() {
+        let held = Machine::H200.held_instructions;
+        let body = |adds: usize| {
+            let adds = "add.u32 %r1, %r1, %r2;\n".repeat(adds);
+            format!("L:\n{adds}setp.ne.u32 %p, %r1, 0;\n@%p bra L;")
+        };
+        let [short, long] = [held - 8, held].map(body);
+        let lengths = [&short, &long].map(|body| longest_loop(&kernel(body)));
+        assert!(lengths[0] <= held && lengths[1] > held, "{lengths:?}");
+        let issue = |body: &str| cost(body, Misses::default()).issue;
+        assert!(issue(&long) > 1.4 * issue(&short));
+        assert_eq!(longest_loop(&kernel("add.u32 %r1, %r1, %r2;")), 0);
     }
 
     #[test]

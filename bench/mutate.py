@@ -152,23 +152,10 @@ def mutations(path, source, only):
         for old, new in TURNS:
             if line.count(old) == 1 and (old != "!" or re.search(r"(^|[ (&|])!\w", line)):
                 changed = line.replace(old, new)
-                if switched(line, changed, 0):
+                if nested(line, [changed], [0]):
                     yield Mutant(inside, number, line, changed)
         if CALLED.match(line):
             yield Mutant(inside, number, line, "")
-
-
-def switched(old, new, number):
-    """One line that is `new` where the switch is on, else `old`; nothing where the line has no shape for it."""
-    for shape in SHAPES:
-        first, second = shape.match(old), shape.match(new)
-        if first and second and first[1] == second[1]:
-            return f"{first[1]}(if crate::mutant::on({number}) {{ {second[2]} }} else {{ {first[2]} }}){first[3]}"
-    if (first := CALLED.match(old) or ASSIGNED.match(old)) and (not new or ASSIGNED.match(new) or CALLED.match(new)):
-        if old.lstrip().startswith("let "):
-            return None
-        return f"{first[1]}if crate::mutant::on({number}) {{ {new.strip()} }} else {{ {first[2]} }}"
-    return None
 
 
 def build(mutants, source, environment):
@@ -208,14 +195,16 @@ def is_blamed(mutant, error, between):
 
 
 def nested(old, changes, numbers):
-    """A line behind as many switches as it has mutants."""
+    """A line behind as many switches as it has mutants; nothing where it has no shape for that."""
     for shape in SHAPES:
         if (first := shape.match(old)) and all((m := shape.match(new)) and m[1] == first[1] for new in changes):
             inner = first[2]
             for new, number in zip(changes, numbers):
                 inner = f"if crate::mutant::on({number}) {{ {shape.match(new)[2]} }} else {{ {inner} }}"
             return f"{first[1]}({inner}){first[3]}"
-    first = CALLED.match(old) or ASSIGNED.match(old)
+    first = None if old.lstrip().startswith("let ") else CALLED.match(old) or ASSIGNED.match(old)
+    if not first or not all(not new or CALLED.match(new) or ASSIGNED.match(new) for new in changes):
+        return None
     inner = first[2]
     for new, number in zip(changes, numbers):
         inner = f"if crate::mutant::on({number}) {{ {new.strip()} }} else {{ {inner} }}"

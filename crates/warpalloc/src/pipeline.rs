@@ -10,6 +10,9 @@
 //! A function that must spill is attempted in several ways, and the cheapest allocation is
 //! kept (D. Bernstein et al., PLDI 1989). Where no attempt succeeds, the naive allocator
 //! does, and its code goes through the same clean-up.
+//!
+//! `scan` is one walk over the blocks, scheduled where pressure exceeds the budget and cleaned up:
+//! nothing is hoisted, split or attempted again.
 
 use crate::allocation::{Allocation, Frame};
 use crate::analysis::{Liveness, live_through_calls};

@@ -60,6 +60,7 @@ pub(super) fn assign<const W: usize>(
         owner: std::array::from_fn(|_| [NONE; 512]),
         ghost: std::array::from_fn(|_| [NONE; 512]),
         has_wide: [false; FILES],
+        used: [0; FILES],
         congruence: Congruence::find(code),
         claims: std::array::from_fn(|file| vec![SmallVec::new(); code.units(file)]),
         last: std::array::from_fn(|_| [NONE; 512]),
@@ -103,6 +104,8 @@ pub(super) struct Assigner<'a, const W: usize> {
     /// The evicted value that each unit still holds.
     pub(super) ghost: [[u32; 512]; FILES],
     has_wide: [bool; FILES],
+    /// How many units are in use, counted up to the highest.
+    used: [usize; FILES],
     congruence: Congruence,
     /// The classes of values whose register each unit is.
     claims: [Vec<SmallVec<[u32; 2]>>; FILES],
@@ -638,14 +641,16 @@ impl<const W: usize> Assigner<'_, W> {
             return best.map(|(_, unit)| unit);
         }
         if shape.width == 1 {
-            // Leave whole pairs to those who need them.
+            // Leave whole pairs to those who need them. Beyond the registers in use a unit
+            // without its other half, the last of an odd number, would only be one more.
             let even = UnitSet::multiples_of(2);
             let pairs = starts.without(&even).down(1).and(&starts).and(&even);
             let mut alone = starts.without(&pairs);
             for unit in pairs.iter() {
                 alone.remove(unit + 1);
             }
-            if let Some(unit) = alone.lowest() {
+            let used = self.used[shape.file];
+            if let Some(unit) = alone.lowest().filter(|&unit| unit < used) {
                 return Some(unit);
             }
         }
@@ -684,6 +689,8 @@ impl<const W: usize> Assigner<'_, W> {
     #[inline]
     pub(super) fn occupy(&mut self, value: u32, unit: usize) {
         let shape = self.code.shape(value);
+        let used = &mut self.used[shape.file];
+        *used = (*used).max(unit + shape.width);
         for unit in unit..unit + shape.width {
             self.free[shape.file].remove(unit);
             self.owner[shape.file][unit] = value;

@@ -9,6 +9,9 @@ reaches are counted apart, and the tests that reach a mutant run with it, for al
 Campaigns over random functions are left out, as in mutants.py, which breaks rules that have a name. A mutant that no test
 notices is a survivor, unless mutate_equivalent.txt says why it changes no result: exits with 1 where there is one.
 
+With --hunt each survivor is held against as many random functions of fixed seeds; those that together show most are printed,
+for tests/tables/chosen.txt, and of the survivors that none shows it is said.
+
 FOLDER/results.json keeps what was noticed, by file, line and change; a later run tries only what nothing noticed, unless
 --afresh. What was not tried within --minutes is counted as such.
 """
@@ -21,6 +24,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,7 +76,7 @@ pub(crate) mod mutant {
     #[inline]
     pub fn on(number: u32) -> bool {
         let on = ON.load(Ordering::Relaxed);
-        if on <= COUNT { on == number } else { ask(number) }
+        if on < u32::MAX { on == number } else { ask(number) }
     }
     #[cold]
     fn ask(number: u32) -> bool {
@@ -96,6 +100,8 @@ EQUIVALENT = Path(__file__).with_name("mutate_equivalent.txt")
 
 # A change, and which of the same changes of equal lines of a file it is.
 Mutant = collections.namedtuple("Mutant", "path line old new nth")
+# The number of no mutant.
+NONE = 10**6
 REFUSED = "the compiler refuses it"
 
 
@@ -108,19 +114,21 @@ def arguments():
     parser.add_argument("--only", action="append")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--afresh", action="store_true")
+    parser.add_argument("--hunt", type=int, metavar="FUNCTIONS", default=0)
     return parser.parse_args()
 
 
 def main():
     args = arguments()
-    source = args.work / "source"
-    source.mkdir(parents=True, exist_ok=True)
+    source, original = args.work / "source", args.work / "original"
+    shutil.rmtree(original, ignore_errors=True)
+    original.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], capture_output=True, check=True).stdout
-    subprocess.run(["tar", "x", "-C", source], input=archive, check=True)
+    subprocess.run(["tar", "x", "-C", original], input=archive, check=True)
     environment = os.environ | {"CARGO_TARGET_DIR": str((args.work / "target").resolve()), "RUST_BACKTRACE": "0"}
     kept = Kept(args.work / "results.json", args.afresh)
-    mutants = [mutant for path in sorted((source / LIBRARY).rglob("*.rs")) for mutant in mutations(path, source, args.only)]
-    mutants, programs = build(mutants, source, environment, kept)
+    mutants = [mutant for path in sorted((original / LIBRARY).rglob("*.rs")) for mutant in mutations(path, original, args.only)]
+    mutants, programs = build(mutants, original, source, environment, kept)
     reached, seconds = reach(programs, source, environment, args.work)
     numbers = sorted(reached)
     if args.count is not None:
@@ -134,7 +142,7 @@ def main():
             kept.keep(mutants[number], noticed)
         return noticed
 
-    counts, rows, equivalent = collections.defaultdict(collections.Counter), [], equivalents()
+    counts, rows, equivalent, survivors = collections.defaultdict(collections.Counter), [], equivalents(), []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for done, (number, noticed) in enumerate(zip(numbers, pool.map(attempt, numbers)), 1):
             mutant = mutants[number]
@@ -143,8 +151,13 @@ def main():
             counts[folder_of(mutant)][outcome] += 1
             if outcome in ("equivalent", "survivors"):
                 rows.append((mutant, why or "**nothing notices**"))
+            if outcome == "survivors":
+                survivors.append(number)
             print(f"{done} of {len(numbers)}: {mutant.path}:{mutant.line + 1}: {mutant.new.strip()}: {noticed or outcome}", file=sys.stderr, flush=True)
     report(args, len(mutants), len(reached), len(numbers), counts, rows)
+    if args.hunt:
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            hunt(pool, programs["tables"], source, environment, args.hunt, {number: mutants[number] for number in survivors})
     if args.count is None and args.only is None:
         for stale in equivalent:
             print(f"{EQUIVALENT.name} names what is no mutant: {stale}", file=sys.stderr)
@@ -246,12 +259,11 @@ def mutations(path, source, only):
             yield mutant(number, line, "")
 
 
-def build(mutants, source, environment, kept):
+def build(mutants, original, source, environment, kept):
     """Builds all mutants into one library; drops those that the compiler refuses."""
     mutants = [mutant for mutant in mutants if kept.builds(mutant)]
-    originals = {path: (source / LIBRARY / path).read_text() for path in {mutant.path for mutant in mutants}}
-    crate = source / LIBRARY / "lib.rs"
-    front = crate.read_text()
+    originals = {path: (original / LIBRARY / path).read_text() for path in {mutant.path for mutant in mutants}}
+    front = (original / LIBRARY / "lib.rs").read_text()
     while True:
         lines = {path: text.splitlines() for path, text in originals.items()}
         by_line = collections.defaultdict(list)
@@ -259,9 +271,9 @@ def build(mutants, source, environment, kept):
             by_line[mutant.path, mutant.line].append(number)
         for (path, line), numbers in by_line.items():
             lines[path][line] = nested(originals[path].splitlines()[line], [mutants[n].new for n in numbers], numbers)
-        for path, text in lines.items():
-            (source / LIBRARY / path).write_text("\n".join(text) + "\n")
-        crate.write_text(front + SWITCH.replace("COUNT", str(len(mutants))))
+        changed = {LIBRARY / path: "\n".join(text) + "\n" for path, text in lines.items()}
+        changed[LIBRARY / "lib.rs"] = front + SWITCH.replace("COUNT", str(len(mutants)))
+        copy(original, source, changed)
         run, messages = cargo(["check"], source, environment)
         if run.returncode == 0:
             run, messages = cargo(["test", "--no-run", *TESTS], source, environment)
@@ -278,6 +290,21 @@ def build(mutants, source, environment, kept):
         for mutant in set(mutants) - set(left):
             kept.keep(mutant, REFUSED)
         mutants = left
+
+
+def copy(original, source, changed):
+    """Makes `source` the original with some files changed; what is as it should be keeps its time, and is not built again."""
+    for path in [path for path in source.rglob("*") if path.is_file()]:
+        if not (original / path.relative_to(source)).exists():
+            path.unlink()
+    for path in [path for path in original.rglob("*") if path.is_file()]:
+        inside = path.relative_to(original)
+        content = changed[inside].encode() if inside in changed else path.read_bytes()
+        copied = source / inside
+        if not copied.exists() or copied.read_bytes() != content:
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(content)
+            copied.chmod(path.stat().st_mode)
 
 
 def cargo(command, source, environment):
@@ -361,6 +388,39 @@ def first_failure(programs, tests, seconds, source, environment, number):
         if code:
             return "a crash"
     return False
+
+
+def hunt(pool, program, source, environment, count, survivors):
+    """Says which random functions show survivors."""
+
+    def rows(number):
+        # One that does not end is stopped; what it printed until then counts.
+        run = subprocess.run([program, "--quiet", "--ignored", "--nocapture", "rows_of_seeds"], cwd=source / LIBRARY.parent,
+                             env=environment | {"MUTANT": str(number), "WARPALLOC_SEEDS": f"1,{count}"}, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True, preexec_fn=lambda: limit(10 + count // 20))
+        return {int(row.split()[0]): row for row in run.stdout.splitlines() if re.match(r"\d+ \w", row)}
+
+    usual = rows(NONE)
+    shown, unseen = {}, []
+    for number, found in zip(survivors, pool.map(rows, survivors)):
+        seeds = {seed for seed in usual if found.get(seed) != usual[seed]}
+        # Of what crashes, only the function with which it does so.
+        crashed = min((seed for seed in usual if seed not in found), default=None)
+        seeds = {seed for seed in seeds if crashed is None or seed <= crashed}
+        if seeds:
+            shown[number] = seeds
+        else:
+            unseen.append(number)
+    chosen = []
+    while shown:
+        tally = collections.Counter(seed for seeds in shown.values() for seed in seeds)
+        best = max(sorted(tally), key=tally.get)
+        chosen.append(best)
+        shown = {number: seeds for number, seeds in shown.items() if best not in seeds}
+    print(f"hunted: {len(survivors) - len(unseen)} of {len(survivors)} are shown by seeds {' '.join(map(str, sorted(chosen)))}", file=sys.stderr)
+    for number in unseen:
+        mutant = survivors[number]
+        print(f"unseen: {mutant.path}:{mutant.line + 1}: {mutant.old.strip()} -> {mutant.new.strip() or 'dropped'}", file=sys.stderr)
 
 
 def limit(seconds):

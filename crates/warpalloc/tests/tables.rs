@@ -4,7 +4,8 @@
 //! Its figures are sums over the functions of a row. Those that a person can weigh come first;
 //! the last one is a hash of the whole allocations, so that a result which differs shows even
 //! where no figure does. Functions are those of `tests/filetests`, and generated ones of fixed
-//! seeds and of every shape.
+//! seeds and of every shape. `chosen` has a row for each of some functions that show what no other
+//! does: `bench/mutate.py --hunt` finds them by their seeds, which may be added to the table.
 //!
 //! `WARPALLOC_UPDATE=1 cargo test -p warpalloc --test tables` writes what comes out into the
 //! files; the difference is for a person to read.
@@ -150,7 +151,7 @@ fn row(
         figures.add(function, target, &options);
     }
     let budget = target.budget(File::MAIN);
-    format!("{name:34} {budget:>3} {:8} {figures}", strategy.name())
+    format!("{name:46} {budget:>3} {:8} {figures}", strategy.name())
 }
 
 /// A row for every strategy and target.
@@ -159,11 +160,15 @@ fn rows(name: &str, functions: &[Function], targets: &[Target]) -> Vec<String> {
     targets.iter().flat_map(of).collect()
 }
 
+fn table(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tables");
+    folder.join(name).with_extension("txt")
+}
+
 /// Compares `rows` with the table called `name`, or rewrites it.
 fn compare(name: &str, rows: impl Iterator<Item = String>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tables");
-    let path = folder.join(name).with_extension("txt");
-    let head = format!("{name:34}   R strategy {FIGURES}");
+    let path = table(name);
+    let head = format!("{name:46}   R strategy {FIGURES}");
     let mut rows = std::iter::once(head.clone()).chain(rows);
     if env::var_os("WARPALLOC_UPDATE").is_some() {
         let text: String = rows.map(|row| row + "\n").collect();
@@ -381,4 +386,55 @@ fn settings_come_to_what_the_table_says() {
         all.collect::<Vec<_>>()
     });
     compare("settings", all);
+}
+
+/// The row of a function, target, strategy and settings that follow from `seed`.
+fn chosen(seed: u64) -> String {
+    let mut rng = Rng::new(seed);
+    let target = match rng.below(8) {
+        0 => Target::cicc(),
+        1 => Target::hardware_packed(80).unwrap(),
+        2 => amd::target(40 + rng.below(60)).unwrap(),
+        3 => Target::hardware(86).unwrap(),
+        _ => Target::hardware(90).unwrap(),
+    };
+    let target = match target.name() {
+        "amd" | "cicc" => target,
+        _ => target.with_budget(File::R, 6 + rng.below(36)),
+    };
+    let insts = [60, 150, 300][rng.below(3)];
+    let shape = Shape {
+        pressure: 2 + rng.below(2 * target.budget(File::MAIN)),
+        ..Shape::random(insts, &mut rng)
+    };
+    let strategy = COLOURERS[rng.below(COLOURERS.len())];
+    let known = SETTINGS
+        .iter()
+        .filter(|(strategies, _)| strategies.contains(&strategy));
+    let known: Vec<&str> = known.flat_map(|(_, known)| known.iter().copied()).collect();
+    let settings = match rng.one_in(2) {
+        true => known[rng.below(known.len())],
+        false => "",
+    };
+    let function = generate::function(&shape, &target, &mut rng);
+    let name = format!("{seed} {} {settings}", target.name());
+    row(&name, &[function], &target, strategy, settings)
+}
+
+#[test]
+fn chosen_functions_come_to_what_the_table_says() {
+    let table = fs::read_to_string(table("chosen")).unwrap();
+    let seeds = table.lines().skip(1);
+    let seeds = seeds.map(|row| row.split_whitespace().next().unwrap().parse().unwrap());
+    compare("chosen", seeds.map(chosen));
+}
+
+/// Rows to choose from: `WARPALLOC_SEEDS=FIRST,COUNT`.
+#[test]
+#[ignore = "prints rows of seeds for bench/mutate.py"]
+fn rows_of_seeds() {
+    let asked = env::var("WARPALLOC_SEEDS").expect("FIRST,COUNT");
+    let (first, count) = asked.split_once(',').expect("FIRST,COUNT");
+    let (first, count): (u64, u64) = (first.parse().unwrap(), count.parse().unwrap());
+    (first..first + count).for_each(|seed| println!("{}", chosen(seed)));
 }

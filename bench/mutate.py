@@ -3,7 +3,7 @@
 
     bench/mutate.py --work FOLDER [--count N] [--seed N] [--jobs N] [--only FOLDER_OF_PASSES]... > bench/results/mutate.md
 
-All mutants are built at once, in a copy of HEAD under FOLDER: each changed line stands beside the original one, behind a
+All mutants are built at once, in a copy of HEAD or --at another commit under FOLDER: each changed line stands beside the original one, behind a
 switch that the variable MUTANT turns at run time. Those that do not build are taken out, lines that no test
 reaches are counted apart, and the tests that reach a mutant run with it, for all of them or a random sample of --count.
 Campaigns over random functions are left out, as in mutants.py, which breaks rules that have a name. A mutant that no test
@@ -44,7 +44,7 @@ SLOW = [word for name in ["random", "every", "any"] for word in ("--skip", name)
 # Nor is a test run that takes this many seconds.
 LONG = 2
 # A mutant that takes this many times the seconds of a processor that its tests take without it does not end.
-PATIENCE = 10
+PATIENCE = 3
 # A mutant that wants more memory does not end either.
 MEMORY = 3 << 30
 
@@ -113,7 +113,8 @@ def arguments():
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", action="append")
+    parser.add_argument("--only", action="append", metavar="FOLDER")
+    parser.add_argument("--at", metavar="COMMIT", default="HEAD")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--afresh", action="store_true")
     parser.add_argument("--hunt", type=int, metavar="FUNCTIONS", default=0)
@@ -125,16 +126,19 @@ def main():
     source, original = args.work / "source", args.work / "original"
     shutil.rmtree(original, ignore_errors=True)
     original.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", "HEAD"], capture_output=True, check=True).stdout
+    archive = subprocess.run(["git", "archive", args.at], capture_output=True, check=True).stdout
     subprocess.run(["tar", "x", "-C", original], input=archive, check=True)
     environment = os.environ | {"CARGO_TARGET_DIR": str((args.work / "target").resolve()), "RUST_BACKTRACE": "0"}
     kept = Kept(args.work / "results.json", args.afresh)
-    mutants = [mutant for path in sorted((original / LIBRARY).rglob("*.rs")) for mutant in mutations(path, original, args.only)]
+    mutants = [mutant for path in sorted((original / LIBRARY).rglob("*.rs")) for mutant in mutations(path, original)]
     mutants, programs = build(mutants, original, source, environment, kept)
     reached, seconds = reach(programs, source, environment, args.work)
     numbers = sorted(reached)
+    if args.only is not None:
+        folders = [folder_of(mutant) for mutant in mutants]
+        numbers = sorted((number for number in reached if folders[number] in args.only), key=lambda number: (args.only.index(folders[number]), number))
     if args.count is not None:
-        numbers = sorted(random.Random(args.seed).sample(numbers, min(args.count, len(numbers))))
+        numbers = sorted(random.Random(args.seed).sample(sorted(numbers), min(args.count, len(numbers))))
     deadline = time.monotonic() + 60 * args.minutes
 
     def attempt(number):
@@ -169,7 +173,7 @@ def main():
 def report(args, built, reached, chosen, counts, rows):
     """The page, as Markdown."""
     print("# Mutants of every pass\n")
-    print(f"`bench/mutate.py{''.join(' ' + word for word in options(args))}` at {commit()}. One operator turned or one statement dropped; the tests")
+    print(f"`bench/mutate.py{''.join(' ' + word for word in options(args))}` at {commit() if args.at == 'HEAD' else args.at}. One operator turned or one statement dropped; the tests")
     print("are those that need no random functions, and tables of generated functions of fixed seeds.\n")
     print(f"{built} mutants build, {reached} of them are reached by a test; {chosen} were chosen.\n")
     outcomes = ["noticed", "equivalent", "survivors", "untried"]
@@ -235,11 +239,11 @@ def code(line):
     return "`" + line.strip().replace("|", "\\|") + "`" if line.strip() else "dropped"
 
 
-def mutations(path, source, only):
+def mutations(path, source):
     """Every mutant of a file of the passes; tests and text forms have none."""
     inside = str(path.relative_to(source / LIBRARY))
     folder = inside.split("/")[0].removesuffix(".rs")
-    if folder not in (only or PASSES) or path.stem in ("tests", "display"):
+    if folder not in PASSES or path.stem in ("tests", "display"):
         return
     seen = collections.Counter()
 
@@ -375,7 +379,7 @@ def first_failure(programs, tests, seconds, source, environment, number):
         own = [test for program, test in tests if program == name]
         if not own:
             continue
-        patience = 2 + int(PATIENCE * sum(seconds[name, test] for test in own))
+        patience = 3 + int(PATIENCE * sum(seconds[name, test] for test in own))
         run = subprocess.Popen([program, "--exact", *own], cwd=source / LIBRARY.parent, env=environment | {"MUTANT": str(number)}, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=lambda: limit(patience))
         # The rest of the tests need not be waited for.

@@ -252,6 +252,25 @@ fn a_store_that_nobody_reloads_goes() {
     assert_eq!(counts.dead_edits, 1);
 }
 
+/// Of a pair in memory already only the first half is.
+#[test]
+fn a_store_of_a_pair_stays_where_one_half_is_new() {
+    let (f, _) = straight(4);
+    let pair = Edit::Store {
+        to: slot(-8),
+        from: r(0),
+        width: 2,
+    };
+    let spill = vec![
+        (before(2), store(-8, 0)),
+        (before(2), pair.clone()),
+        (before(4), reload(2, -8)),
+        (before(4), reload(3, -4)),
+    ];
+    let (done, _) = finish(&f, seated(&f, &[0, 1, 0, 1, 2, 3, 0, 1], spill, 8));
+    assert!(edits(&done).contains(&pair), "{:?}", edits(&done));
+}
+
 #[test]
 fn a_loop_counter_that_nobody_looks_at_goes_but_effects_stay() {
     let mut b = Builder::new("f");

@@ -381,3 +381,37 @@ impl ClassStarts {
         starts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Facts;
+    use crate::text;
+
+    /// A pair behind a single register puts the group at odd registers.
+    #[test]
+    fn a_group_starts_where_its_widest_member_is_aligned() {
+        let case = text::parse(
+            "target hardware sm_90
+             kernel f {
+             block0:
+                 v0:r32, v1:r64 = load : write group 0..2 align 1
+                 use v0, v1 : write
+                 exit : exit write
+             }",
+        );
+        let case = case.unwrap();
+        let program = Program::new(&case.function, &case.target, None).unwrap();
+        let (facts, scratch) = (Facts::of(&program), Scratch::default());
+        let interference = Interference::build(&program, &case.target, &facts.liveness, &scratch);
+        let bodies = Bodies::new(&program, &case.target, &interference, &scratch);
+        let shapes = bodies.bodies.values().map(|body| body.shape);
+        let group = shapes.filter(|shape| shape.width == 3).collect::<Vec<_>>();
+        let expected = Shape {
+            width: 3,
+            step: 2,
+            residue: 1,
+        };
+        assert_eq!(group, [expected]);
+    }
+}

@@ -107,7 +107,6 @@ impl Emitter<'_> {
             let edits = waiting.drain(..).map(|e| (Point::Edge(from, succ), e));
             self.edits.extend(edits);
         }
-        waiting.clear();
         self.waiting = waiting;
     }
 

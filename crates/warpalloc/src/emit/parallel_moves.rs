@@ -39,7 +39,7 @@ pub fn sequence(moves: &[(PReg, PReg, usize)]) -> Vec<Edit> {
             waits
         });
         if pending.len() == before {
-            break_cycle(&mut pending, &mut readers, &mut out);
+            break_cycle(&mut pending, &mut out);
         }
     }
     join(out)
@@ -50,12 +50,9 @@ fn unit_move(to: PReg, from: PReg) -> Edit {
 }
 
 /// Only cycles are left: exchange one destination with its source. The destination is
-/// then done, and the reader of its old contents finds them in the source.
-fn break_cycle(
-    pending: &mut Vec<(PReg, PReg)>,
-    readers: &mut FxHashMap<PReg, u32>,
-    out: &mut Vec<Edit>,
-) {
+/// then done, and the reader of its old contents finds them in the source, which has one
+/// reader as before.
+fn break_cycle(pending: &mut Vec<(PReg, PReg)>, out: &mut Vec<Edit>) {
     let (to, from) = pending.remove(0);
     out.push(Edit::Swap {
         a: to,
@@ -67,9 +64,6 @@ fn break_cycle(
         *source = from;
     }
     pending.retain(|(to, from)| to != from);
-    let still_read = pending.iter().any(|&(_, source)| source == from);
-    readers.insert(from, still_read as u32);
-    readers.insert(to, 0);
 }
 
 /// Joins neighbouring unit moves into aligned wider ones.

@@ -121,17 +121,12 @@ fn parts_of_inst(
             Some((value, start, *end))
         })
     };
-    let in_place = |o: &crate::function::Operand| !matches!(o.role, Role::Use | Role::Def);
     let mut parts = SmallVec::new();
-    if operands.iter().any(in_place) {
-        return parts;
-    }
     for (to, to_start, to_end) in lay(Role::Def) {
         for (from, from_start, from_end) in lay(Role::Use) {
             let within = from_start >= to_start && from_end <= to_end;
             let around = from_start <= to_start && from_end >= to_end;
-            let file = |v: Value| target.class(program.values[v].class).file;
-            if (within || around) && to != from && file(to) == file(from) {
+            if (within || around) && to != from {
                 parts.push(CopiedPart {
                     to,
                     from,
@@ -263,7 +258,6 @@ impl Build<'_> {
         };
         let mut conditions: Vec<_> = self.conditions.into_iter().collect();
         conditions.retain(|&((a, b), _)| !interference.interferes(a, b));
-        conditions.sort_unstable();
         if !conditions.is_empty() {
             interference.add_conditions(values, &conditions, scratch);
         }
@@ -272,7 +266,7 @@ impl Build<'_> {
 }
 
 impl Interference {
-    /// Adds edges between values that do not interfere yet, given in ascending order.
+    /// Adds edges between values that do not interfere yet.
     fn add_conditions(
         &mut self,
         values: usize,

@@ -144,8 +144,80 @@ impl Interference {
 mod tests {
     use super::*;
     use crate::function::{Builder, Effect};
+    use crate::generate::{self, Rng, Shape};
     use crate::ir::{Facts, Program};
     use crate::target::{Class, Target};
+
+    /// The program of a function in the text format, and its target.
+    fn with_program(body: &str, check: impl FnOnce(&Program, &Target)) {
+        let text = format!("target hardware sm_90\nkernel f {{\nblock0:\n{body}\n}}\n");
+        let case = crate::text::parse(&text).unwrap();
+        case.function.validate(&case.target).unwrap();
+        let program = Program::new(&case.function, &case.target, None).unwrap();
+        check(&program, &case.target);
+    }
+
+    /// A copy of several values copies those that lie on each other, and no others.
+    #[test]
+    fn parts_of_a_copy_lie_on_each_other() {
+        let body = "
+            v0:r32 = load : read
+            v1:r64 = load : read
+            v2:r32 = load : read
+            v3:r32, v4:r32, v5:r64 = mov v0, v1, v2 : copy
+            store v3, v4, v5 : write
+            exit : exit write";
+        with_program(body, |program, target| {
+            let ops = program.blocks.values().flat_map(|block| &block.ops);
+            let parts = ops.flat_map(|op| copied_parts(program, target, op));
+            let parts = parts.map(|p| (p.to.index(), p.from.index(), p.distance));
+            assert_eq!(parts.collect::<Vec<_>>(), [(3, 0, 0), (4, 1, 0), (5, 2, 1)]);
+        });
+    }
+
+    /// The hardware may write a pinned value while its copy still holds what it was.
+    #[test]
+    fn a_pinned_value_interferes_with_its_copies() {
+        let body = "
+            v0:r32 = load : read
+            v1:r32.pinned = mov v0 : copy
+            v2:r32 = mov v1 : copy
+            async v1 : write
+            store v0, v2 : write
+            async v1 : write
+            exit : exit write";
+        with_program(body, |program, target| {
+            let liveness = Facts::of(program).liveness;
+            let graph = Interference::build(program, target, &liveness, &Default::default());
+            let [source, pinned, copy] = [0, 1, 2].map(Value::from_u32);
+            assert!(graph.interferes(source, pinned));
+            assert!(graph.interferes(pinned, copy));
+        });
+    }
+
+    /// Conditional edges stand among the others, so that an edge can be searched for.
+    #[test]
+    fn rows_are_in_ascending_order() {
+        let target = Target::hardware_packed(80).unwrap();
+        let mut conditional = 0;
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let shape = Shape {
+                wide: true,
+                copies: true,
+                ..Shape::random(120, &mut rng)
+            };
+            let function = generate::function(&shape, &target, &mut rng);
+            let program = Program::new(&function, &target, None).unwrap();
+            let liveness = Facts::of(&program).liveness;
+            let graph = Interference::build(&program, &target, &liveness, &Default::default());
+            for value in program.values.keys() {
+                assert!(graph.edges(value).map(|edge| edge.value).is_sorted());
+                conditional += graph.edges(value).filter(|edge| edge.conditional).count();
+            }
+        }
+        assert!(conditional > 20, "{conditional}");
+    }
 
     #[test]
     fn values_that_do_not_occur_are_no_nodes() {

@@ -303,13 +303,8 @@ impl<'a, 'p> Join<'a, 'p> {
         for (pred, succ) in entries {
             self.plan.hoisted.push((pred, succ, value, hoisted));
         }
-        for head in heads.iter().filter(|h| inside(h)) {
-            self.plan.join(head.piece, hoisted);
-            self.remove(head.block, head.index);
-        }
         for &block in blocks {
             let last = self.program.blocks[block].ops.len();
-            self.events.insert((block, value));
             self.join_fetches_in(block, value, hoisted);
             self.tails.insert(
                 (block, value),
@@ -392,7 +387,6 @@ impl<'a, 'p> Join<'a, 'p> {
             }
         }
         for block in through {
-            self.events.insert((block, head.value));
             let last = length(block);
             self.tails.insert(
                 (block, head.value),

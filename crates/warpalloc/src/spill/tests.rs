@@ -1,6 +1,7 @@
 //! Spilling is right whatever is spilled: random functions lose random values, are coloured
 //! by brute force with registers to spare, and the result is proved.
 
+use super::cost::{CostModel, spill_costs};
 use super::rewrite::SpillCounts;
 use super::{SpillChoice, SpillPolicy, Spiller};
 use crate::allocation::{Allocation, Space};
@@ -11,7 +12,7 @@ use crate::function::{Builder, Effect, Function, Kind, Role};
 use crate::generate::{self, Rng, Shape};
 use crate::ir::{Facts, Op, Program, Value};
 use crate::stats::Stats;
-use crate::target::{Class, File, PReg, RegSet, Target};
+use crate::target::{Class, File, FileInfo, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::BTreeSet;
 
@@ -311,6 +312,87 @@ fn a_reload_leaves_a_loop_that_only_reads_its_value() {
     );
     // Block 3 is made on the edge into the loop.
     assert_eq!(blocks, [3]);
+}
+
+/// The value is read before a chain of `blocks` that do nothing, and behind it.
+fn reloads_around(blocks: usize) -> usize {
+    let chain = (2..2 + blocks).map(|n| format!("block{n}:\n bra -> block{}\n", n + 1));
+    let text = format!(
+        "target hardware sm_90
+         kernel f {{
+         block0:
+             v0:r32 = load : read
+             call : call write clobbers abi
+             bra -> block1
+         block1:
+             store v0 : write
+             bra -> block2
+         {}block{}:
+             store v0 : write
+             exit : exit write
+         }}",
+        chain.collect::<String>(),
+        2 + blocks
+    );
+    blocks_of_reloads(&text).len()
+}
+
+/// A piece is kept over 64 blocks, and not over more, which bounds the search for it.
+#[test]
+fn a_reload_serves_readers_over_a_region_of_bounded_size() {
+    assert_eq!([63, 64, 65].map(reloads_around), [1, 1, 2]);
+}
+
+/// Two halves of one register travel in one register of the other file.
+#[test]
+fn a_carrier_has_as_many_registers_as_what_it_carries() {
+    let mut machine = Target::builder("halves");
+    let main = machine.file(FileInfo::new("R", 16).packed(2));
+    let packed = machine.file(FileInfo::new("H", 8).packed(2).spills_via(main));
+    machine.class_of_units("half", main, 1, 1);
+    let word = machine.class("word", main, 1, 1);
+    let pair = machine.class("pair", main, 2, 2);
+    let one = machine.class("one", packed, 1, 1);
+    let two = machine.class("two", packed, 2, 2);
+    let target = machine.finish().unwrap();
+    let carriers = [one, two, word].map(|class| super::carrier_class(&target, class));
+    assert_eq!(carriers, [Some(word), Some(pair), None]);
+}
+
+/// What is live decides the cache that spilled values hit: 4 cycles in the first, which has
+/// 64 KiB, and 10 in the second.
+#[test]
+fn latency_grows_with_what_is_live_between_blocks() {
+    let cost = |count: usize| {
+        let mut b = Builder::new("crowd");
+        let [entry, end] = [b.block(), b.block()];
+        let values: Vec<_> = (0..count).map(|_| b.vreg(Class::R32)).collect();
+        for &v in &values {
+            b.inst(entry, "load").def(v).effect(Effect::Read);
+        }
+        b.jump(entry, end, &[]);
+        for &v in &values {
+            b.inst(end, "store").use_(v).effect(Effect::Write);
+        }
+        b.exit(end, "exit");
+        let f = b.finish();
+        let target = Target::hardware(90).unwrap();
+        let program = Program::new(&f, &target, None).unwrap();
+        let facts = Facts::of(&program);
+        let (liveness, frequencies) = (&facts.liveness, &facts.frequencies);
+        let model = CostModel::Traffic;
+        let costs = spill_costs(
+            &program,
+            &target,
+            liveness,
+            frequencies,
+            &facts.loops,
+            model,
+        );
+        costs[Value::new(0)]
+    };
+    assert_eq!(cost(10), 8.0);
+    assert_eq!(cost(20_000), 20.0);
 }
 
 /// The loop is entered once and reads the value in one of its eight rounds at most.

@@ -1,8 +1,9 @@
 //! Small functions and what becomes of them.
 
 use warpalloc::allocation::{Edit, Point};
-use warpalloc::function::{Block, Inst};
+use warpalloc::function::{Block, Builder, Effect, Inst};
 use warpalloc::generate::Rng;
+use warpalloc::target::{FileInfo, Target};
 use warpalloc::{Allocation, Options, Strategy, allocate, text};
 
 struct Outcome {
@@ -420,4 +421,32 @@ fn arguments_keep_away_from_values_of_other_paths() {
             exit : exit",
     );
     assert_eq!(outcome.moves(), 0);
+}
+
+/// Two of six values are spilled, eight bytes.
+#[test]
+fn a_frame_may_be_as_large_as_its_limit() {
+    let frame = |limit: u32, strategy: Strategy| {
+        let mut machine = Target::builder("small");
+        let file = machine.file(FileInfo::new("R", 4));
+        let class = machine.class("word", file, 1, 1);
+        machine.frame_limit(limit);
+        let target = machine.finish().unwrap();
+        let mut b = Builder::new("crowd");
+        let block = b.block();
+        let values: Vec<_> = (0..6).map(|_| b.vreg(class)).collect();
+        for &v in &values {
+            b.inst(block, "produce").def(v).effect(Effect::Write);
+        }
+        for &v in &values {
+            b.inst(block, "consume").use_(v).effect(Effect::Write);
+        }
+        b.exit(block, "exit");
+        let allocation = allocate(&b.finish(), &target, &Options::with_strategy(strategy));
+        allocation.map(|allocation| allocation.frame.local)
+    };
+    for strategy in [Strategy::Briggs, Strategy::Fatpoint, Strategy::Scan] {
+        assert_eq!(frame(8, strategy).ok(), Some(8), "{strategy}");
+        assert!(frame(4, strategy).is_err(), "{strategy}");
+    }
 }

@@ -181,7 +181,7 @@ impl<'a> Nest<'a> {
         let candidate = &self.candidates[index];
         let frequency = self.facts.frequencies.block(candidate.block) - self.entry_frequency;
         let cycles = self.program.function.inst(candidate.inst).remat;
-        let units = self.extent.class(candidate.result).width.max(1) as f64;
+        let units = self.extent.class(candidate.result).width as f64;
         let saved = frequency * f64::from(cycles.unwrap_or(0)) / units;
         (saved * 1000.0).max(0.0) as u64
     }

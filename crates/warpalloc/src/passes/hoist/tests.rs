@@ -40,6 +40,8 @@ fn moved(b: Builder, budget: usize, policy: HoistPolicy, chains: bool) -> Vec<(S
     let mut program = Program::new(&function, &target, None).unwrap();
     let mut facts = Facts::of(&program);
     let insts = hoist_invariants(&mut program, &target, &mut facts, policy, chains);
+    // What moves out of two loops counts once.
+    assert!(insts.is_sorted_by(|a, b| a < b), "{insts:?}");
     let mut found = Vec::new();
     for info in program.blocks.values() {
         for op in &info.ops {
@@ -386,5 +388,9 @@ fn assert_same_facts(program: &Program, known: &Facts, anew: &Facts) {
         let frequency = |facts: &Facts| facts.frequencies.block(block);
         let apart = (frequency(known) - frequency(anew)).abs();
         assert!(is_supplied || apart <= 1e-9 * frequency(anew), "{block}");
+        for (edge, _) in program.successors(block).enumerate() {
+            let probability = |facts: &Facts| facts.frequencies.probability(block, edge);
+            assert_eq!(probability(known), probability(anew), "{block}");
+        }
     }
 }

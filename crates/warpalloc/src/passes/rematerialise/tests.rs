@@ -54,6 +54,25 @@ fn a_chain_without_leaves_is_computed_again() {
     assert_eq!(deleted, [""; 0], "everything fits");
 }
 
+/// What two read is computed again for each of them; a third reader makes it a value to keep.
+#[test]
+fn a_dear_part_with_more_than_two_readers_is_no_part() {
+    let with = |more: &str| {
+        let crowd = crowd(8, "bar : write\n");
+        let head = "v0:r32 = param : remat 2\nv1:r32 = cvta v0 : remat 1\n";
+        rematerialised(
+            8,
+            &format!("{head}{more}{crowd}use v1 : write\nexit : exit write"),
+        )
+    };
+    let (deleted, lines) = with("use v0 : write\n");
+    assert_eq!(deleted, ["cvta"]);
+    let at = lines.iter().rposition(|line| line == "use").unwrap();
+    assert_eq!(lines[at - 2..at], ["again param", "again cvta"]);
+    let (deleted, _) = with("use v0 : write\nuse v0 : write\n");
+    assert_eq!(deleted, [""; 0]);
+}
+
 /// One sum would only exchange itself for its base; two of them free a register.
 #[test]
 fn sums_of_one_base_are_weighed_together() {

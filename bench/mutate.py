@@ -146,7 +146,8 @@ def main():
         if noticed is None and time.monotonic() < deadline:
             noticed = first_failure(programs, reached[number], seconds, source, environment, number)
             kept.keep(mutants[number], noticed)
-        return noticed
+        # What nothing noticed when it was tried last counts as that where there is no time to try it again.
+        return False if noticed is None and kept.survived(mutants[number]) else noticed
 
     counts, rows, equivalent, survivors = collections.defaultdict(collections.Counter), [], equivalents(), []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
@@ -224,6 +225,9 @@ class Kept:
     def noticed(self, mutant):
         """The tests that noticed a mutant; nothing where none is known to."""
         return self.results.get("\t".join(map(str, place(mutant)))) or None
+
+    def survived(self, mutant):
+        return self.results.get("\t".join(map(str, place(mutant)))) is False
 
     def builds(self, mutant):
         return self.noticed(mutant) != REFUSED

@@ -388,14 +388,14 @@ mod tests {
     use crate::ir::Facts;
     use crate::text;
 
-    /// A pair behind a single register puts the group at odd registers.
+    /// A quad behind a single register puts the group before a multiple of four.
     #[test]
     fn a_group_starts_where_its_widest_member_is_aligned() {
         let case = text::parse(
             "target hardware sm_90
              kernel f {
              block0:
-                 v0:r32, v1:r64 = load : write group 0..2 align 1
+                 v0:r32, v1:r128 = load : write group 0..2 align 1
                  use v0, v1 : write
                  exit : exit write
              }",
@@ -406,11 +406,11 @@ mod tests {
         let interference = Interference::build(&program, &case.target, &facts.liveness, &scratch);
         let bodies = Bodies::new(&program, &case.target, &interference, &scratch);
         let shapes = bodies.bodies.values().map(|body| body.shape);
-        let group = shapes.filter(|shape| shape.width == 3).collect::<Vec<_>>();
+        let group = shapes.filter(|shape| shape.width == 5).collect::<Vec<_>>();
         let expected = Shape {
-            width: 3,
-            step: 2,
-            residue: 1,
+            width: 5,
+            step: 4,
+            residue: 3,
         };
         assert_eq!(group, [expected]);
     }

@@ -12,7 +12,7 @@ const SOME_ROOM: i32 = -16;
 const ROOMIER: [i32; 3] = [SOME_ROOM, -48, -96];
 /// Bytes per thread by which a frame shrinks with one more register, at most: a word, and another
 /// where a value with it had to be spilled for the sake of a wide one.
-const BYTES_SAVED: u32 = 8;
+pub(crate) const BYTES_SAVED: u32 = 8;
 
 /// One way to allocate a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -214,7 +214,7 @@ pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, Ch
     let slices = Slices::new(&module);
     let chosen = choose_all(request, &wanted, &facts, &slices, progress)?;
     let (kernels, made): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
-    let result = joined(request, &wanted, &slices, &kernels, made)?;
+    let result = joined(request, &wanted, &kernels, made)?;
     let choice = Choice { result, kernels };
     if let Some(cache) = cache {
         cache.put(&request, &choice);
@@ -296,7 +296,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    fn of(module: &Module, options: &ModuleOptions) -> Facts {
+    pub(crate) fn of(module: &Module, options: &ModuleOptions) -> Facts {
         let is_bounded = |function: &&Function| {
             let bounds = ["maxntid", "reqntid"];
             let mut directives = function.directives.iter();
@@ -392,11 +392,10 @@ fn launched<T>(
     })
 }
 
-/// The module with each kernel allocated as chosen, and each device function as it is.
+/// The module with what was made of each kernel, and with all else as it is.
 fn joined(
     request: Request,
     wanted: &[Wanted],
-    slices: &Slices,
     kernels: &[KernelChoice],
     made: Vec<Option<Made>>,
 ) -> Result<ModuleResult, ChooseError> {
@@ -411,22 +410,16 @@ fn joined(
     let mut functions = result.functions;
     let mut edits = Edits::new();
     for (choice, made) in kernels.iter().zip(made) {
-        let made = match made {
-            Some(made) => Some(made),
-            None => launched(request, &choice.name, |request| {
-                let options = choice.chosen.options(request.options, &choice.name);
-                let result = allocate_module(&slices.of(&choice.name), &options, None)?;
-                Ok(Made::of(result, &choice.name)?)
-            })?,
+        let Some(report) = functions.iter_mut().find(|f| f.name == choice.name) else {
+            continue;
         };
         let place = defined(&module, &choice.name).map(|function| function.span);
-        let report = functions.iter_mut().find(|f| f.name == choice.name);
-        if let (Some(made), Some(place), Some(report)) = (made, place, report) {
+        if let Some((made, place)) = made.zip(place) {
             edits.replace(place, &made.text);
             *report = made.report;
-            if let Outcome::Kept(reason) = &mut report.outcome {
-                reason.clone_from(&choice.reason);
-            }
+        }
+        if let Outcome::Kept(reason) = &mut report.outcome {
+            reason.clone_from(&choice.reason);
         }
     }
     let text = edits.apply(&result.text).map_err(PtxError::from)?;

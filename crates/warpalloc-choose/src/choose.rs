@@ -166,7 +166,7 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
         contraction: request.options.contraction,
     })?;
     for kernel in &choice.kernels {
-        if let Candidate::Moved { all } = kernel.chosen {
+        if let Some(all) = kernel.chosen.moves() {
             let moved = launched(request, &kernel.name, |request| {
                 let options = request.move_options(&facts, all);
                 spills_to_shared(&cubin, &kernel.name, &options).map_err(|refusal| {

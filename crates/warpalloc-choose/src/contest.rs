@@ -197,6 +197,7 @@ impl Contest<'_> {
         original: &Built,
     ) -> Result<Vec<Entrant>, ChooseError> {
         let mut entrants: Vec<Entrant> = Vec::new();
+        let mut rests: Vec<Entrant> = Vec::new();
         for &candidate in row {
             let has_chance = |before: &Entrant| before.leaves_chance(candidate, original);
             if !entrants.last().is_none_or(has_chance) {
@@ -204,12 +205,34 @@ impl Contest<'_> {
             }
             let entrant = self.entrant(ptxas, candidate, original)?;
             let is_as_asked = entrant.judged.candidate == candidate;
+            rests.extend(self.rest_moved(&entrant, original));
             entrants.push(entrant);
             if !is_as_asked {
                 break;
             }
         }
+        entrants.extend(rests);
         Ok(entrants)
+    }
+
+    /// The same with the spills that ptxas added in shared memory too, where that is machine code and
+    /// has any.
+    fn rest_moved(&self, entrant: &Entrant, original: &Built) -> Option<Entrant> {
+        let of = entrant.judged.candidate.shared_text()?;
+        let cubin = entrant.cubin.as_deref()?;
+        if !self.request.machine_code || entrant.local_stores == 0 {
+            return None;
+        }
+        let moved = |all| {
+            let result = entrant.result.clone();
+            self.moved(Candidate::RestMoved { of, all }, cubin, result, original)
+        };
+        let in_place = moved(false);
+        // Where blocks would be lost, that is another candidate.
+        match in_place.cubin {
+            Some(_) => Some(in_place),
+            None => Some(moved(true)),
+        }
     }
 
     fn entrant(
@@ -218,8 +241,8 @@ impl Contest<'_> {
         mut candidate: Candidate,
         original: &Built,
     ) -> Result<Entrant, ChooseError> {
-        if let Candidate::Moved { all } = candidate {
-            return Ok(self.moved(all, original));
+        if let Candidate::Moved { .. } = candidate {
+            return Ok(self.moved(candidate, &original.cubin, None, original));
         }
         let mut built = self.build(ptxas, candidate)?;
         while let Some(overflow) = built.as_ref().err().and_then(|unbuilt| unbuilt.overflow)
@@ -242,10 +265,17 @@ impl Contest<'_> {
         })
     }
 
-    /// The original's machine code with its spills in shared memory.
-    fn moved(&self, all: bool, original: &Built) -> Entrant {
+    /// Machine code of ptxas with its spills in shared memory.
+    fn moved(
+        &self,
+        candidate: Candidate,
+        cubin: &[u8],
+        result: Option<ModuleResult>,
+        original: &Built,
+    ) -> Entrant {
+        let all = candidate.moves() == Some(true);
         let options = self.request.move_options(self.facts, all);
-        let moved = spills_to_shared(&original.cubin, self.kernel, &options);
+        let moved = spills_to_shared(cubin, self.kernel, &options);
         let moved = moved.map_err(|refusal| refusal.to_string());
         let judged = moved.and_then(|moved| {
             let estimate = judge(&Machine::H200, &moved.bytes, self.kernel, self.setting());
@@ -257,13 +287,10 @@ impl Contest<'_> {
             Err(reason) => (Err(reason), None),
         };
         Entrant {
-            judged: Judged {
-                candidate: Candidate::Moved { all },
-                ratios,
-            },
+            judged: Judged { candidate, ratios },
             local_stores: 0,
             cubin,
-            result: None,
+            result,
         }
     }
 

@@ -485,9 +485,14 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
 fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
         // Fewer warps are left to hide what fetching takes.
-        Candidate::Moved { all: true } if original.has_long_loop => 0.0,
+        Candidate::Moved { all: true } | Candidate::RestMoved { all: true, .. }
+            if original.has_long_loop =>
+        {
+            0.0
+        }
         _ if original.has_long_loop => WORTH_IT_ANYWHERE,
         Candidate::SharedPragma => WORTH_IT_WITH_PRAGMA,
+        Candidate::RestMoved { of, .. } => worth_it(of.into(), original),
         Candidate::Moved { all: true } => WORTH_IT_MOVED,
         Candidate::Moved { all: false } => WORTH_IT_IN_PLACE,
         Candidate::Spilled => WORTH_IT / UNSCHEDULED,
@@ -497,7 +502,11 @@ fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
 
 /// What estimates are ordered by.
 fn expected_rank(judged: &Judged) -> f64 {
-    match judged.candidate {
+    let text = match judged.candidate {
+        Candidate::RestMoved { of, .. } => of.into(),
+        candidate => candidate,
+    };
+    match text {
         Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
         Candidate::Spilled => UNSCHEDULED * score(judged),
         _ => score(judged),
@@ -543,6 +552,7 @@ fn may_differ(function: &FunctionReport) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::candidate::SharedText;
     use warpalloc::Strategy;
 
     fn judged(alone: f64, full: f64) -> Judged {
@@ -580,7 +590,22 @@ mod tests {
         for candidate in [Candidate::SharedPragma, some, own] {
             assert_eq!(worth_it(candidate, &long), WORTH_IT_ANYWHERE);
         }
-        assert_eq!(worth_it(all, &long), 0.0);
+        let rest = |of, all| Candidate::RestMoved { of, all };
+        let [pragma, text] = [
+            SharedText::Pragma,
+            SharedText::Allocated {
+                strategy,
+                margin: 0,
+            },
+        ];
+        for all in [all, rest(pragma, true), rest(text, true)] {
+            assert_eq!(worth_it(all, &long), 0.0);
+        }
+        assert!(worth_it(rest(pragma, false), &original) < worth_it(rest(text, false), &original));
+        assert_eq!(
+            worth_it(rest(text, true), &original),
+            worth_it(own, &original)
+        );
     }
 
     #[test]
@@ -592,6 +617,15 @@ mod tests {
                 ratios: Ok([ratio; 2]),
             })
         };
+        let rest = |margin, ratio: f64| {
+            let of = SharedText::Allocated { strategy, margin };
+            expected_rank(&Judged {
+                candidate: Candidate::RestMoved { of, all: false },
+                ratios: Ok([ratio; 2]),
+            })
+        };
+        assert_eq!(rest(4, 0.62), rank(4, 0.62));
+        assert_eq!(rest(0, 0.62), rank(0, 0.62));
         assert!(rank(4, 0.62) > rank(0, 0.70));
         assert!(rank(4, 0.60) < rank(0, 0.70));
         assert!(rank(-16, 0.68) < rank(0, 0.70));

@@ -135,6 +135,7 @@ impl Request<'_> {
         let none = (!facts.sized_at_launch).then_some(0);
         options.dynamic_shared = self.dynamic_shared.or(none);
         options.force = all;
+        options.partial = !all;
         options
     }
 

@@ -23,6 +23,8 @@ const WORTH_IT_MOVED: f64 = 0.88;
 /// The same for spills that are moved and cost none: the code is that of the original, instruction for
 /// instruction, and turns out faster than its estimate.
 const WORTH_IT_IN_PLACE: f64 = 0.95;
+/// The same where some of them stay in local memory, which shared memory takes cache from.
+const WORTH_IT_IN_PART: f64 = 0.9;
 /// The same where it is not known, or where a loop is longer than any that the judge was fitted to.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
@@ -31,6 +33,9 @@ const LEFT_REGISTERS: f64 = 1.15;
 /// The same for spill code in what ptxas made without the cap: nothing was scheduled around it, and
 /// its estimates are the lowest for what they turn out to be.
 const UNSCHEDULED: f64 = 1.1;
+/// The same for what ptxas added to shared spills and was moved without the cost of a resident block: that
+/// turns out to gain more than its estimate says.
+const REST_IN_PLACE: f64 = 0.95;
 
 /// The estimate over the original's above which another budget makes nothing better of it.
 const HOPELESS: f64 = 1.05;
@@ -70,6 +75,15 @@ struct Entrant {
 }
 
 impl Entrant {
+    /// The estimate above which the original stays, where the launch is known.
+    fn worth_it(&self, original: &Estimate) -> f64 {
+        let worth_it = worth_it(self.judged.candidate, original);
+        match self.judged.candidate {
+            Candidate::Moved { .. } if self.local_stores > 0 => worth_it.min(WORTH_IT_IN_PART),
+            _ => worth_it,
+        }
+    }
+
     /// Whether the same allocator with another budget may be better than the original, if this is
     /// what it made before.
     fn leaves_chance(&self, next: Candidate, original: &Built) -> bool {
@@ -133,13 +147,15 @@ impl Contest<'_> {
         }
         candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
         let is_measured = self.request.measure.is_some();
-        let worth_it = |candidate| match self.request.grid {
-            _ if is_measured => WORTH_IT_MEASURED,
-            Some(_) => worth_it(candidate, &original.estimate),
-            None => worth_it(candidate, &original.estimate).min(WORTH_IT_ANYWHERE),
+        let worth_it = |entrant: &Entrant| {
+            let worth_it = entrant.worth_it(&original.estimate);
+            match self.request.grid {
+                _ if is_measured => WORTH_IT_MEASURED,
+                Some(_) => worth_it,
+                None => worth_it.min(WORTH_IT_ANYWHERE),
+            }
         };
-        let better =
-            |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant.judged.candidate));
+        let better = |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant));
         let rank = |entrant: &Entrant| match is_measured {
             true => score(&entrant.judged),
             false => expected_rank(&entrant.judged),
@@ -217,21 +233,23 @@ impl Contest<'_> {
 
     /// The same with the spills that ptxas added in shared memory too, where that is machine code and
     /// has any.
-    fn rest_moved(&self, entrant: &Entrant, original: &Built) -> Option<Entrant> {
-        let of = entrant.judged.candidate.shared_text()?;
-        let cubin = entrant.cubin.as_deref()?;
+    fn rest_moved(&self, entrant: &Entrant, original: &Built) -> Vec<Entrant> {
+        let of = entrant.judged.candidate.shared_text();
+        let (Some(of), Some(cubin)) = (of, entrant.cubin.as_deref()) else {
+            return Vec::new();
+        };
         if !self.request.machine_code || entrant.local_stores == 0 {
-            return None;
+            return Vec::new();
         }
         let moved = |all| {
             let result = entrant.result.clone();
             self.moved(Candidate::RestMoved { of, all }, cubin, result, original)
         };
         let in_place = moved(false);
-        // Where blocks would be lost, that is another candidate.
-        match in_place.cubin {
-            Some(_) => Some(in_place),
-            None => Some(moved(true)),
+        let is_all = in_place.cubin.is_some() && in_place.local_stores == 0;
+        match is_all {
+            true => vec![in_place],
+            false => vec![in_place, moved(true)],
         }
     }
 
@@ -280,15 +298,19 @@ impl Contest<'_> {
         let judged = moved.and_then(|moved| {
             let estimate = judge(&Machine::H200, &moved.bytes, self.kernel, self.setting());
             let estimate = estimate.map_err(|error| unjudged(&error))?;
-            Ok((estimate.over(&original.estimate), moved.bytes))
+            Ok((estimate, moved.bytes))
         });
-        let (ratios, cubin) = match judged {
-            Ok((ratios, cubin)) => (Ok(ratios), Some(cubin)),
-            Err(reason) => (Err(reason), None),
+        let (ratios, local_stores, cubin) = match judged {
+            Ok((estimate, cubin)) => (
+                Ok(estimate.over(&original.estimate)),
+                estimate.local_stores,
+                Some(cubin),
+            ),
+            Err(reason) => (Err(reason), 0, None),
         };
         Entrant {
             judged: Judged { candidate, ratios },
-            local_stores: 0,
+            local_stores,
             cubin,
             result,
         }
@@ -481,7 +503,7 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
     function.map_or(0, |function| function.code.len() / 16)
 }
 
-/// The estimate above which the original stays, where the launch is known.
+/// The same of a candidate, whatever it leaves in local memory.
 fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
         // Fewer warps are left to hide what fetching takes.
@@ -502,15 +524,17 @@ fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
 
 /// What estimates are ordered by.
 fn expected_rank(judged: &Judged) -> f64 {
-    let text = match judged.candidate {
-        Candidate::RestMoved { of, .. } => of.into(),
-        candidate => candidate,
+    let (text, moved) = match judged.candidate {
+        Candidate::RestMoved { of, all: false } => (of.into(), REST_IN_PLACE),
+        Candidate::RestMoved { of, all: true } => (of.into(), 1.0),
+        candidate => (candidate, 1.0),
     };
-    match text {
-        Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
-        Candidate::Spilled => UNSCHEDULED * score(judged),
-        _ => score(judged),
-    }
+    let known = match text {
+        Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS,
+        Candidate::Spilled => UNSCHEDULED,
+        _ => 1.0,
+    };
+    known * moved * score(judged)
 }
 
 fn unjudged(error: &JudgeError) -> String {
@@ -609,6 +633,27 @@ mod tests {
     }
 
     #[test]
+    fn moved_spills_must_be_worth_more_where_some_stay() {
+        let bound = |candidate, local_stores| {
+            let entrant = Entrant {
+                judged: Judged {
+                    candidate,
+                    ratios: Ok([0.5; 2]),
+                },
+                local_stores,
+                cubin: None,
+                result: None,
+            };
+            entrant.worth_it(&Estimate::of_stores(64))
+        };
+        let [all, some] = [true, false].map(|all| Candidate::Moved { all });
+        assert!(bound(some, 8) < bound(some, 0));
+        assert_eq!(bound(all, 8), bound(all, 0));
+        let pragma = Candidate::SharedPragma;
+        assert_eq!(bound(pragma, 8), bound(pragma, 0));
+    }
+
+    #[test]
     fn what_is_known_least_must_be_better_by_more() {
         let strategy = Strategy::Briggs;
         let rank = |margin, ratio: f64| {
@@ -617,15 +662,18 @@ mod tests {
                 ratios: Ok([ratio; 2]),
             })
         };
-        let rest = |margin, ratio: f64| {
+        let rest = |margin, all, ratio: f64| {
             let of = SharedText::Allocated { strategy, margin };
             expected_rank(&Judged {
-                candidate: Candidate::RestMoved { of, all: false },
+                candidate: Candidate::RestMoved { of, all },
                 ratios: Ok([ratio; 2]),
             })
         };
-        assert_eq!(rest(4, 0.62), rank(4, 0.62));
-        assert_eq!(rest(0, 0.62), rank(0, 0.62));
+        for margin in [0, 4] {
+            assert_eq!(rest(margin, true, 0.62), rank(margin, 0.62));
+            assert!(rest(margin, false, 0.64) < rank(margin, 0.62));
+            assert!(rest(margin, false, 0.66) > rank(margin, 0.62));
+        }
         assert!(rank(4, 0.62) > rank(0, 0.70));
         assert!(rank(4, 0.60) < rank(0, 0.70));
         assert!(rank(-16, 0.68) < rank(0, 0.70));

@@ -543,6 +543,11 @@ fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
             ..request(&source, &options, Some(&ptxas))
         };
         let mut choice = choose(request, None).unwrap();
+        let mut candidates = choice.kernels[0].candidates.iter();
+        // All of its spills would leave one block of five: those accessed most are moved.
+        let in_place = Candidate::Moved { all: false };
+        let in_place = candidates.find(|c| c.candidate == in_place).unwrap();
+        assert!(in_place.score().is_some(), "{:?}", in_place.ratios);
         let candidates = choice.kernels[0].candidates.iter();
         let spilled = candidates
             .filter(|c| c.candidate == Candidate::Spilled)

@@ -65,6 +65,15 @@ impl Judged {
         Some((alone * full).sqrt())
     }
 
+    /// Expects it to take no longer than `other`.
+    pub(crate) fn at_most(&mut self, other: &Judged) {
+        if let (Ok(own), Ok(others)) = (&mut self.ratios, &other.ratios) {
+            for (own, other) in own.iter_mut().zip(others) {
+                *own = own.min(*other);
+            }
+        }
+    }
+
     pub(crate) fn is_better(&self, worth_it: f64) -> bool {
         let never_worse = |ratios: &[f64; 2]| ratios.iter().all(|&ratio| ratio <= 1.0);
         self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < worth_it)

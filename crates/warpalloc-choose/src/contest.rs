@@ -33,9 +33,6 @@ const LEFT_REGISTERS: f64 = 1.15;
 /// The same for spill code in what ptxas made without the cap: nothing was scheduled around it, and
 /// its estimates are the lowest for what they turn out to be.
 const UNSCHEDULED: f64 = 1.1;
-/// The same for what ptxas added to shared spills and was moved without the cost of a resident block: that
-/// turns out to gain more than its estimate says.
-const REST_IN_PLACE: f64 = 0.95;
 
 /// The estimate over the original's above which another budget makes nothing better of it.
 const HOPELESS: f64 = 1.05;
@@ -161,7 +158,12 @@ impl Contest<'_> {
             false => expected_rank(&entrant.judged),
         };
         let best = entrants.into_iter().filter(better);
-        let best = best.min_by(|a, b| f64::total_cmp(&rank(a), &rank(b)));
+        // Where a text and the same with its rest moved are expected to be alike, it is moved.
+        let is_moved = |entrant: &Entrant| entrant.judged.candidate.moves().is_some();
+        let best = best.min_by(|a, b| {
+            let by_rank = f64::total_cmp(&rank(a), &rank(b));
+            by_rank.then_with(|| is_moved(b).cmp(&is_moved(a)))
+        });
         let Some(best) = best else {
             let reason = match is_measured {
                 true => "left as it is: no candidate is faster",
@@ -245,7 +247,8 @@ impl Contest<'_> {
             let result = entrant.result.clone();
             self.moved(Candidate::RestMoved { of, all }, cubin, result, original)
         };
-        let in_place = moved(false);
+        let mut in_place = moved(false);
+        in_place.judged.at_most(&entrant.judged);
         let is_all = in_place.cubin.is_some() && in_place.local_stores == 0;
         match is_all {
             true => vec![in_place],
@@ -524,17 +527,15 @@ fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
 
 /// What estimates are ordered by.
 fn expected_rank(judged: &Judged) -> f64 {
-    let (text, moved) = match judged.candidate {
-        Candidate::RestMoved { of, all: false } => (of.into(), REST_IN_PLACE),
-        Candidate::RestMoved { of, all: true } => (of.into(), 1.0),
-        candidate => (candidate, 1.0),
+    let text = match judged.candidate {
+        Candidate::RestMoved { of, .. } => of.into(),
+        candidate => candidate,
     };
-    let known = match text {
-        Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS,
-        Candidate::Spilled => UNSCHEDULED,
-        _ => 1.0,
-    };
-    known * moved * score(judged)
+    match text {
+        Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
+        Candidate::Spilled => UNSCHEDULED * score(judged),
+        _ => score(judged),
+    }
 }
 
 fn unjudged(error: &JudgeError) -> String {
@@ -584,6 +585,17 @@ mod tests {
             candidate: Candidate::SharedPragma,
             ratios: Ok([alone, full]),
         }
+    }
+
+    #[test]
+    fn a_moved_rest_is_expected_to_be_no_slower_than_its_text() {
+        let mut rest = judged(0.6, 0.8);
+        rest.at_most(&judged(0.7, 0.75));
+        assert_eq!(rest.ratios, Ok([0.6, 0.75]));
+        let mut refused = judged(0.6, 0.8);
+        refused.ratios = Err("why".to_owned());
+        refused.at_most(&judged(0.7, 0.75));
+        assert_eq!(refused.ratios, Err("why".to_owned()));
     }
 
     #[test]
@@ -669,10 +681,8 @@ mod tests {
                 ratios: Ok([ratio; 2]),
             })
         };
-        for margin in [0, 4] {
-            assert_eq!(rest(margin, true, 0.62), rank(margin, 0.62));
-            assert!(rest(margin, false, 0.64) < rank(margin, 0.62));
-            assert!(rest(margin, false, 0.66) > rank(margin, 0.62));
+        for (margin, all) in [(0, true), (4, true), (4, false)] {
+            assert_eq!(rest(margin, all, 0.62), rank(margin, 0.62));
         }
         assert!(rank(4, 0.62) > rank(0, 0.70));
         assert!(rank(4, 0.60) < rank(0, 0.70));

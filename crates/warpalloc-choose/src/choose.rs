@@ -65,6 +65,15 @@ impl Judged {
         Some((alone * full).sqrt())
     }
 
+    /// Expects it to take no longer than `other`.
+    pub(crate) fn at_most(&mut self, other: &Judged) {
+        if let (Ok(own), Ok(others)) = (&mut self.ratios, &other.ratios) {
+            for (own, other) in own.iter_mut().zip(others) {
+                *own = own.min(*other);
+            }
+        }
+    }
+
     pub(crate) fn is_better(&self, worth_it: f64) -> bool {
         let never_worse = |ratios: &[f64; 2]| ratios.iter().all(|&ratio| ratio <= 1.0);
         self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < worth_it)
@@ -135,6 +144,7 @@ impl Request<'_> {
         let none = (!facts.sized_at_launch).then_some(0);
         options.dynamic_shared = self.dynamic_shared.or(none);
         options.force = all;
+        options.partial = !all;
         options
     }
 
@@ -166,7 +176,7 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
         contraction: request.options.contraction,
     })?;
     for kernel in &choice.kernels {
-        if let Candidate::Moved { all } = kernel.chosen {
+        if let Some(all) = kernel.chosen.moves() {
             let moved = launched(request, &kernel.name, |request| {
                 let options = request.move_options(&facts, all);
                 spills_to_shared(&cubin, &kernel.name, &options).map_err(|refusal| {

@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use warpalloc::Strategy;
 use warpalloc_choose::judge::{Machine, Setting, judge};
 use warpalloc_choose::{
-    Assembly, Cache, Candidate, Choice, KernelChoice, Measure, Ptxas, Request, assemble, choose,
+    Assembly, Cache, Candidate, Choice, Judged, KernelChoice, Measure, Ptxas, Request, SharedText,
+    assemble, choose,
 };
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, allocate_module};
@@ -538,6 +540,51 @@ fn machine_code_is_chosen_and_assembled() {
     assert!((ratio - expected).abs() < 1e-9, "{ratio}, {expected}");
 }
 
+/// What ptxas adds to spill code in shared memory is moved there too, where the result is machine
+/// code.
+#[test]
+fn what_ptxas_leaves_in_local_memory_is_moved() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("wide.sm_90.ptx");
+    let options = options("quads", 40);
+    let request = Request {
+        machine_code: true,
+        ..request(&source, &options, Some(&ptxas))
+    };
+    let rests = |choice: &Choice| -> Vec<Judged> {
+        let candidates = choice.kernels[0].candidates.iter().cloned();
+        let is_rest = |c: &Judged| matches!(c.candidate, Candidate::RestMoved { .. });
+        candidates.filter(is_rest).collect()
+    };
+    let text = Request {
+        machine_code: false,
+        ..request
+    };
+    assert!(rests(&choose(text, None).unwrap()).is_empty());
+    let mut choice = choose(request, None).unwrap();
+    let score = |candidate: Candidate| {
+        let mut candidates = choice.kernels[0].candidates.iter();
+        let judged = candidates.find(|c| c.candidate == candidate);
+        judged.and_then(|judged| judged.score())
+    };
+    let strategy = Strategy::Fatpoint;
+    let of = SharedText::Allocated {
+        strategy,
+        margin: 0,
+    };
+    let rest = Candidate::RestMoved { of, all: false };
+    let (before, after) = (score(of.into()).unwrap(), score(rest).unwrap());
+    assert!(after < before, "{after}, {before}");
+    // Whatever was chosen: this is the code of that candidate.
+    let own = rest.options(&options, "quads");
+    choice.kernels[0].chosen = rest;
+    choice.result = allocate_module(&source, &own, None).unwrap();
+    let cubin = assemble(request, &choice).unwrap();
+    let cubin = warpalloc_sass::object::Cubin::read(&cubin).unwrap();
+    assert_eq!(cubin.function("quads").unwrap().stack_bytes, Some(0));
+}
+
 /// What ptxas makes without a cap is spilled for the cap, unless the text has to keep the cap.
 #[test]
 fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
@@ -553,6 +600,11 @@ fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
             ..request(&source, &options, Some(&ptxas))
         };
         let mut choice = choose(request, None).unwrap();
+        let mut candidates = choice.kernels[0].candidates.iter();
+        // All of its spills would leave one block of five: those accessed most are moved.
+        let in_place = Candidate::Moved { all: false };
+        let in_place = candidates.find(|c| c.candidate == in_place).unwrap();
+        assert!(in_place.score().is_some(), "{:?}", in_place.ratios);
         let candidates = choice.kernels[0].candidates.iter();
         let spilled = candidates
             .filter(|c| c.candidate == Candidate::Spilled)

@@ -12,7 +12,7 @@ const SOME_ROOM: i32 = -16;
 const ROOMIER: [i32; 3] = [SOME_ROOM, -48, -96];
 /// Bytes per thread by which a frame shrinks with one more register, at most: a word, and another
 /// where a value with it had to be spilled for the sake of a wide one.
-const BYTES_SAVED: u32 = 8;
+pub(crate) const BYTES_SAVED: u32 = 8;
 
 /// One way to allocate a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,61 @@ pub enum Candidate {
         /// Registers below the cap that it allocates for; below zero, ptxas spills the rest.
         margin: i32,
     },
+    /// What ptxas makes of a text that spills to shared memory, with the spills that it leaves in
+    /// local memory moved there in place.
+    RestMoved {
+        /// The text.
+        of: SharedText,
+        /// Whether that costs a resident block.
+        all: bool,
+    },
+}
+
+/// A text whose spills lie in shared memory but for those that ptxas adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SharedText {
+    /// That of [`Candidate::SharedPragma`].
+    Pragma,
+    /// That of [`Candidate::Allocated`].
+    Allocated {
+        /// The allocator.
+        strategy: Strategy,
+        /// Registers below the cap that it allocates for.
+        margin: i32,
+    },
+}
+
+impl From<SharedText> for Candidate {
+    fn from(text: SharedText) -> Candidate {
+        match text {
+            SharedText::Pragma => Candidate::SharedPragma,
+            SharedText::Allocated { strategy, margin } => Candidate::Allocated { strategy, margin },
+        }
+    }
 }
 
 impl Candidate {
+    /// The text of the candidate, if it is one that spills to shared memory.
+    pub(crate) fn shared_text(self) -> Option<SharedText> {
+        match self {
+            Candidate::SharedPragma => Some(SharedText::Pragma),
+            Candidate::Allocated { strategy, margin } => {
+                Some(SharedText::Allocated { strategy, margin })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether spills of ptxas's machine code are moved, and then whether also at the cost of
+    /// resident blocks.
+    pub(crate) fn moves(self) -> Option<bool> {
+        match self {
+            Candidate::Moved { all } | Candidate::RestMoved { all, .. } => Some(all),
+            _ => None,
+        }
+    }
+
     /// What is tried for a kernel that ptxas spills in besides the original. A later candidate of a
     /// row is tried only where the one before it leaves it a chance.
     ///
@@ -90,10 +142,16 @@ impl Candidate {
             });
             [candidate].into_iter().chain(others)
         };
+        let with_rest = |candidate: Candidate| {
+            let of = candidate.shared_text().into_iter();
+            let rest = of.flat_map(|of| [false, true].map(|all| Candidate::RestMoved { of, all }));
+            [candidate].into_iter().chain(rest)
+        };
         let mut all = [Candidate::Original]
             .into_iter()
             .chain(rows)
-            .flat_map(with_room);
+            .flat_map(with_room)
+            .flat_map(with_rest);
         all.find(|candidate| candidate.to_string() == name)
     }
 
@@ -117,6 +175,7 @@ impl Candidate {
                 options.spill_space = SpillSpace::SharedOnly;
                 options.margin = margin;
             }
+            Candidate::RestMoved { of, .. } => return Candidate::from(of).options(base, kernel),
         }
         options
     }
@@ -136,6 +195,12 @@ impl fmt::Display for Candidate {
                     0 => Ok(()),
                     margin => write!(f, ", cap {:+}", -margin),
                 }
+            }
+            Candidate::RestMoved { of, all: false } => {
+                write!(f, "{}, rest moved", Candidate::from(*of))
+            }
+            Candidate::RestMoved { of, all: true } => {
+                write!(f, "{}, all the rest moved", Candidate::from(*of))
             }
         }
     }
@@ -177,8 +242,18 @@ mod tests {
             let candidate = Candidate::Allocated { strategy, margin };
             assert_eq!(Candidate::named(&candidate.to_string()), Some(candidate));
         }
-        let moved = Candidate::Moved { all: true };
-        assert_eq!(Candidate::named(&moved.to_string()), Some(moved));
+        let text = SharedText::Allocated {
+            strategy,
+            margin: -48,
+        };
+        for all in [false, true] {
+            let moved = Candidate::Moved { all };
+            assert_eq!(Candidate::named(&moved.to_string()), Some(moved));
+            for of in [SharedText::Pragma, text] {
+                let rest = Candidate::RestMoved { of, all };
+                assert_eq!(Candidate::named(&rest.to_string()), Some(rest));
+            }
+        }
         assert_eq!(Candidate::named("another"), None);
     }
 }

@@ -65,6 +65,15 @@ impl Judged {
         Some((alone * full).sqrt())
     }
 
+    /// Expects it to take no longer than `other`.
+    pub(crate) fn at_most(&mut self, other: &Judged) {
+        if let (Ok(own), Ok(others)) = (&mut self.ratios, &other.ratios) {
+            for (own, other) in own.iter_mut().zip(others) {
+                *own = own.min(*other);
+            }
+        }
+    }
+
     pub(crate) fn is_better(&self, worth_it: f64) -> bool {
         let never_worse = |ratios: &[f64; 2]| ratios.iter().all(|&ratio| ratio <= 1.0);
         self.ratios.as_ref().is_ok_and(never_worse) && self.score().is_some_and(|s| s < worth_it)
@@ -135,6 +144,7 @@ impl Request<'_> {
         let none = (!facts.sized_at_launch).then_some(0);
         options.dynamic_shared = self.dynamic_shared.or(none);
         options.force = all;
+        options.partial = !all;
         options
     }
 
@@ -166,7 +176,7 @@ pub fn assemble(request: Request, choice: &Choice) -> Result<Vec<u8>, ChooseErro
         contraction: request.options.contraction,
     })?;
     for kernel in &choice.kernels {
-        if let Candidate::Moved { all } = kernel.chosen {
+        if let Some(all) = kernel.chosen.moves() {
             let moved = launched(request, &kernel.name, |request| {
                 let options = request.move_options(&facts, all);
                 spills_to_shared(&cubin, &kernel.name, &options).map_err(|refusal| {
@@ -214,7 +224,7 @@ pub fn choose(request: Request, progress: Option<Progress>) -> Result<Choice, Ch
     let slices = Slices::new(&module);
     let chosen = choose_all(request, &wanted, &facts, &slices, progress)?;
     let (kernels, made): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
-    let result = joined(request, &wanted, &slices, &kernels, made)?;
+    let result = joined(request, &wanted, &kernels, made)?;
     let choice = Choice { result, kernels };
     if let Some(cache) = cache {
         cache.put(&request, &choice);
@@ -296,7 +306,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    fn of(module: &Module, options: &ModuleOptions) -> Facts {
+    pub(crate) fn of(module: &Module, options: &ModuleOptions) -> Facts {
         let is_bounded = |function: &&Function| {
             let bounds = ["maxntid", "reqntid"];
             let mut directives = function.directives.iter();
@@ -392,11 +402,10 @@ fn launched<T>(
     })
 }
 
-/// The module with each kernel allocated as chosen, and each device function as it is.
+/// The module with what was made of each kernel, and with all else as it is.
 fn joined(
     request: Request,
     wanted: &[Wanted],
-    slices: &Slices,
     kernels: &[KernelChoice],
     made: Vec<Option<Made>>,
 ) -> Result<ModuleResult, ChooseError> {
@@ -411,22 +420,16 @@ fn joined(
     let mut functions = result.functions;
     let mut edits = Edits::new();
     for (choice, made) in kernels.iter().zip(made) {
-        let made = match made {
-            Some(made) => Some(made),
-            None => launched(request, &choice.name, |request| {
-                let options = choice.chosen.options(request.options, &choice.name);
-                let result = allocate_module(&slices.of(&choice.name), &options, None)?;
-                Ok(Made::of(result, &choice.name)?)
-            })?,
+        let Some(report) = functions.iter_mut().find(|f| f.name == choice.name) else {
+            continue;
         };
         let place = defined(&module, &choice.name).map(|function| function.span);
-        let report = functions.iter_mut().find(|f| f.name == choice.name);
-        if let (Some(made), Some(place), Some(report)) = (made, place, report) {
+        if let Some((made, place)) = made.zip(place) {
             edits.replace(place, &made.text);
             *report = made.report;
-            if let Outcome::Kept(reason) = &mut report.outcome {
-                reason.clone_from(&choice.reason);
-            }
+        }
+        if let Outcome::Kept(reason) = &mut report.outcome {
+            reason.clone_from(&choice.reason);
         }
     }
     let text = edits.apply(&result.text).map_err(PtxError::from)?;

@@ -23,6 +23,8 @@ const WORTH_IT_MOVED: f64 = 0.88;
 /// The same for spills that are moved and cost none: the code is that of the original, instruction for
 /// instruction, and turns out faster than its estimate.
 const WORTH_IT_IN_PLACE: f64 = 0.95;
+/// The same where some of them stay in local memory, which shared memory takes cache from.
+const WORTH_IT_IN_PART: f64 = 0.9;
 /// The same where it is not known, or where a loop is longer than any that the judge was fitted to.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
@@ -70,6 +72,15 @@ struct Entrant {
 }
 
 impl Entrant {
+    /// The estimate above which the original stays, where the launch is known.
+    fn worth_it(&self, original: &Estimate) -> f64 {
+        let worth_it = worth_it(self.judged.candidate, original);
+        match self.judged.candidate {
+            Candidate::Moved { .. } if self.local_stores > 0 => worth_it.min(WORTH_IT_IN_PART),
+            _ => worth_it,
+        }
+    }
+
     /// Whether the same allocator with another budget may be better than the original, if this is
     /// what it made before.
     fn leaves_chance(&self, next: Candidate, original: &Built) -> bool {
@@ -133,19 +144,26 @@ impl Contest<'_> {
         }
         candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
         let is_measured = self.request.measure.is_some();
-        let worth_it = |candidate| match self.request.grid {
-            _ if is_measured => WORTH_IT_MEASURED,
-            Some(_) => worth_it(candidate, &original.estimate),
-            None => worth_it(candidate, &original.estimate).min(WORTH_IT_ANYWHERE),
+        let worth_it = |entrant: &Entrant| {
+            let worth_it = entrant.worth_it(&original.estimate);
+            match self.request.grid {
+                _ if is_measured => WORTH_IT_MEASURED,
+                Some(_) => worth_it,
+                None => worth_it.min(WORTH_IT_ANYWHERE),
+            }
         };
-        let better =
-            |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant.judged.candidate));
+        let better = |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant));
         let rank = |entrant: &Entrant| match is_measured {
             true => score(&entrant.judged),
             false => expected_rank(&entrant.judged),
         };
         let best = entrants.into_iter().filter(better);
-        let best = best.min_by(|a, b| f64::total_cmp(&rank(a), &rank(b)));
+        // Where a text and the same with its rest moved are expected to be alike, it is moved.
+        let is_moved = |entrant: &Entrant| entrant.judged.candidate.moves().is_some();
+        let best = best.min_by(|a, b| {
+            let by_rank = f64::total_cmp(&rank(a), &rank(b));
+            by_rank.then_with(|| is_moved(b).cmp(&is_moved(a)))
+        });
         let Some(best) = best else {
             let reason = match is_measured {
                 true => "left as it is: no candidate is faster",
@@ -197,6 +215,7 @@ impl Contest<'_> {
         original: &Built,
     ) -> Result<Vec<Entrant>, ChooseError> {
         let mut entrants: Vec<Entrant> = Vec::new();
+        let mut rests: Vec<Entrant> = Vec::new();
         for &candidate in row {
             let has_chance = |before: &Entrant| before.leaves_chance(candidate, original);
             if !entrants.last().is_none_or(has_chance) {
@@ -204,12 +223,37 @@ impl Contest<'_> {
             }
             let entrant = self.entrant(ptxas, candidate, original)?;
             let is_as_asked = entrant.judged.candidate == candidate;
+            rests.extend(self.rest_moved(&entrant, original));
             entrants.push(entrant);
             if !is_as_asked {
                 break;
             }
         }
+        entrants.extend(rests);
         Ok(entrants)
+    }
+
+    /// The same with the spills that ptxas added in shared memory too, where that is machine code and
+    /// has any.
+    fn rest_moved(&self, entrant: &Entrant, original: &Built) -> Vec<Entrant> {
+        let of = entrant.judged.candidate.shared_text();
+        let (Some(of), Some(cubin)) = (of, entrant.cubin.as_deref()) else {
+            return Vec::new();
+        };
+        if !self.request.machine_code || entrant.local_stores == 0 {
+            return Vec::new();
+        }
+        let moved = |all| {
+            let result = entrant.result.clone();
+            self.moved(Candidate::RestMoved { of, all }, cubin, result, original)
+        };
+        let mut in_place = moved(false);
+        in_place.judged.at_most(&entrant.judged);
+        let is_all = in_place.cubin.is_some() && in_place.local_stores == 0;
+        match is_all {
+            true => vec![in_place],
+            false => vec![in_place, moved(true)],
+        }
     }
 
     fn entrant(
@@ -218,8 +262,8 @@ impl Contest<'_> {
         mut candidate: Candidate,
         original: &Built,
     ) -> Result<Entrant, ChooseError> {
-        if let Candidate::Moved { all } = candidate {
-            return Ok(self.moved(all, original));
+        if let Candidate::Moved { .. } = candidate {
+            return Ok(self.moved(candidate, &original.cubin, None, original));
         }
         let mut built = self.build(ptxas, candidate)?;
         while let Some(overflow) = built.as_ref().err().and_then(|unbuilt| unbuilt.overflow)
@@ -242,28 +286,36 @@ impl Contest<'_> {
         })
     }
 
-    /// The original's machine code with its spills in shared memory.
-    fn moved(&self, all: bool, original: &Built) -> Entrant {
+    /// Machine code of ptxas with its spills in shared memory.
+    fn moved(
+        &self,
+        candidate: Candidate,
+        cubin: &[u8],
+        result: Option<ModuleResult>,
+        original: &Built,
+    ) -> Entrant {
+        let all = candidate.moves() == Some(true);
         let options = self.request.move_options(self.facts, all);
-        let moved = spills_to_shared(&original.cubin, self.kernel, &options);
+        let moved = spills_to_shared(cubin, self.kernel, &options);
         let moved = moved.map_err(|refusal| refusal.to_string());
         let judged = moved.and_then(|moved| {
             let estimate = judge(&Machine::H200, &moved.bytes, self.kernel, self.setting());
             let estimate = estimate.map_err(|error| unjudged(&error))?;
-            Ok((estimate.over(&original.estimate), moved.bytes))
+            Ok((estimate, moved.bytes))
         });
-        let (ratios, cubin) = match judged {
-            Ok((ratios, cubin)) => (Ok(ratios), Some(cubin)),
-            Err(reason) => (Err(reason), None),
+        let (ratios, local_stores, cubin) = match judged {
+            Ok((estimate, cubin)) => (
+                Ok(estimate.over(&original.estimate)),
+                estimate.local_stores,
+                Some(cubin),
+            ),
+            Err(reason) => (Err(reason), 0, None),
         };
         Entrant {
-            judged: Judged {
-                candidate: Candidate::Moved { all },
-                ratios,
-            },
-            local_stores: 0,
+            judged: Judged { candidate, ratios },
+            local_stores,
             cubin,
-            result: None,
+            result,
         }
     }
 
@@ -454,13 +506,18 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
     function.map_or(0, |function| function.code.len() / 16)
 }
 
-/// The estimate above which the original stays, where the launch is known.
+/// The same of a candidate, whatever it leaves in local memory.
 fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
         // Fewer warps are left to hide what fetching takes.
-        Candidate::Moved { all: true } if original.has_long_loop => 0.0,
+        Candidate::Moved { all: true } | Candidate::RestMoved { all: true, .. }
+            if original.has_long_loop =>
+        {
+            0.0
+        }
         _ if original.has_long_loop => WORTH_IT_ANYWHERE,
         Candidate::SharedPragma => WORTH_IT_WITH_PRAGMA,
+        Candidate::RestMoved { of, .. } => worth_it(of.into(), original),
         Candidate::Moved { all: true } => WORTH_IT_MOVED,
         Candidate::Moved { all: false } => WORTH_IT_IN_PLACE,
         Candidate::Spilled => WORTH_IT / UNSCHEDULED,
@@ -470,7 +527,11 @@ fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
 
 /// What estimates are ordered by.
 fn expected_rank(judged: &Judged) -> f64 {
-    match judged.candidate {
+    let text = match judged.candidate {
+        Candidate::RestMoved { of, .. } => of.into(),
+        candidate => candidate,
+    };
+    match text {
         Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
         Candidate::Spilled => UNSCHEDULED * score(judged),
         _ => score(judged),
@@ -516,6 +577,7 @@ fn may_differ(function: &FunctionReport) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::candidate::SharedText;
     use warpalloc::Strategy;
 
     fn judged(alone: f64, full: f64) -> Judged {
@@ -523,6 +585,17 @@ mod tests {
             candidate: Candidate::SharedPragma,
             ratios: Ok([alone, full]),
         }
+    }
+
+    #[test]
+    fn a_moved_rest_is_expected_to_be_no_slower_than_its_text() {
+        let mut rest = judged(0.6, 0.8);
+        rest.at_most(&judged(0.7, 0.75));
+        assert_eq!(rest.ratios, Ok([0.6, 0.75]));
+        let mut refused = judged(0.6, 0.8);
+        refused.ratios = Err("why".to_owned());
+        refused.at_most(&judged(0.7, 0.75));
+        assert_eq!(refused.ratios, Err("why".to_owned()));
     }
 
     #[test]
@@ -553,7 +626,43 @@ mod tests {
         for candidate in [Candidate::SharedPragma, some, own] {
             assert_eq!(worth_it(candidate, &long), WORTH_IT_ANYWHERE);
         }
-        assert_eq!(worth_it(all, &long), 0.0);
+        let rest = |of, all| Candidate::RestMoved { of, all };
+        let [pragma, text] = [
+            SharedText::Pragma,
+            SharedText::Allocated {
+                strategy,
+                margin: 0,
+            },
+        ];
+        for all in [all, rest(pragma, true), rest(text, true)] {
+            assert_eq!(worth_it(all, &long), 0.0);
+        }
+        assert!(worth_it(rest(pragma, false), &original) < worth_it(rest(text, false), &original));
+        assert_eq!(
+            worth_it(rest(text, true), &original),
+            worth_it(own, &original)
+        );
+    }
+
+    #[test]
+    fn moved_spills_must_be_worth_more_where_some_stay() {
+        let bound = |candidate, local_stores| {
+            let entrant = Entrant {
+                judged: Judged {
+                    candidate,
+                    ratios: Ok([0.5; 2]),
+                },
+                local_stores,
+                cubin: None,
+                result: None,
+            };
+            entrant.worth_it(&Estimate::of_stores(64))
+        };
+        let [all, some] = [true, false].map(|all| Candidate::Moved { all });
+        assert!(bound(some, 8) < bound(some, 0));
+        assert_eq!(bound(all, 8), bound(all, 0));
+        let pragma = Candidate::SharedPragma;
+        assert_eq!(bound(pragma, 8), bound(pragma, 0));
     }
 
     #[test]
@@ -565,6 +674,16 @@ mod tests {
                 ratios: Ok([ratio; 2]),
             })
         };
+        let rest = |margin, all, ratio: f64| {
+            let of = SharedText::Allocated { strategy, margin };
+            expected_rank(&Judged {
+                candidate: Candidate::RestMoved { of, all },
+                ratios: Ok([ratio; 2]),
+            })
+        };
+        for (margin, all) in [(0, true), (4, true), (4, false)] {
+            assert_eq!(rest(margin, all, 0.62), rank(margin, 0.62));
+        }
         assert!(rank(4, 0.62) > rank(0, 0.70));
         assert!(rank(4, 0.60) < rank(0, 0.70));
         assert!(rank(-16, 0.68) < rank(0, 0.70));

@@ -16,7 +16,7 @@ mod ptxas;
 mod without_ptxas;
 
 pub use cache::Cache;
-pub use candidate::Candidate;
+pub use candidate::{Candidate, SharedText};
 pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, assemble, choose};
 pub use measure::{Measure, MeasureError, Shape, WORTH_IT_MEASURED};
 pub use ptxas::{Assembled, Assembly, Ptxas, PtxasError};

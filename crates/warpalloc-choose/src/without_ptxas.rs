@@ -1,68 +1,120 @@
 //! A choice where there is no ptxas to compare with.
 //!
-//! What ptxas would make of the original is not known, so allocations of ours that spill to local
-//! memory stand for it: where those spill, ptxas does too, and about as much. It is the better
-//! allocator of the two now and then, mostly because it orders instructions anew, so the same with a
-//! few registers more, and with a few more again, stand for its best. Against all of them, spill code in
-//! shared memory must win, judged from the texts.
+//! What ptxas would spill is not known, and by how much its code would be slower cannot be told from texts.
+//! What can be told is how much there is to spill for the cap: the frame of an allocation by `scan`,
+//! of which nothing else is made, stands for it. Where that is much, spill code in shared memory is
+//! faster than whatever ptxas makes of it; where it is little, ptxas, which orders
+//! instructions anew, does without most of it. So one allocation is made, by `briggs`, where it is
+//! wanted, and estimates of texts are compared only where one of two things is at work that frames do not
+//! tell of: few warps, and many loads from global memory.
+
+use std::cell::Cell;
 
 use warpalloc::Strategy;
 use warpalloc::target::Target;
 use warpalloc::target::sm::Sm;
 use warpalloc_ptx::EntryFacts;
 use warpalloc_ptx::module::{
-    Allocated, ModuleOptions, Outcome, PtxError, SpillSpace, allocate_module, lower_function,
+    LocalFrame, ModuleOptions, ModuleResult, Outcome, PtxError, ReadModule, SpillSpace,
+    allocate_module, lower_function, with_module,
 };
 
-use crate::candidate::Candidate;
+use crate::candidate::{BYTES_SAVED, Candidate};
 use crate::choose::{ChooseError, Judged, KernelChoice};
 use crate::contest::{Chosen, Contest, WITHOUT_OPT_IN, obstacle, score};
-use crate::judge::{Estimate, Machine, Resources, judge_text};
+use crate::judge::{Machine, Resources, Shape, judge_text};
 
-/// Registers above the cap that a stand-in is allocated for.
-const STAND_INS: [i32; 3] = [0, 8, 16];
-/// The estimate of a candidate over that of every stand-in up to which it is taken.
-const WORTH_IT_UNSEEN: f64 = 0.8;
-/// The same where it also [withstands a better ptxas](withstands).
-const HARDLY_WORTH_IT: f64 = 0.97;
-/// The estimate of such a candidate over that of a stand-in with as many registers again.
-const STILL_WORTH_IT: f64 = 1.1;
-/// Warps of a multiprocessor below which nothing hides the latency of another warp: texts do not
-/// tell how much of it there is.
-const LEAST_WARPS: u32 = 6;
-
-/// Words of the stand-in's frame over the cap below which little has to be spilled: ptxas, which
-/// orders instructions anew, then does without most of it.
+/// What spill code is made by, and for how many registers below the cap: the second where the frame of
+/// the first does not fit shared memory, so that ptxas spills the rest.
+const SPILL_CODE: [(Strategy, i32); 2] = [(Strategy::Briggs, 0), (Strategy::Fatpoint, -16)];
+/// What stands for ptxas: the allocator that takes the least time.
+const STAND_IN: Strategy = Strategy::Scan;
+/// The registers below the cap of the allocation that estimates are compared with: ptxas, which orders
+/// instructions anew, may do as if it had more.
+const BETTER_PTXAS: i32 = -16;
+/// Words of a frame over the cap below which little has to be spilled.
 const MUCH_TO_SPILL: f64 = 0.5;
+/// The share of the frame of `scan` that `briggs` takes at least, but for small frames: with more than
+/// shared memory holds there is no use in trying.
+const LEAST_SHARE: f64 = 0.5;
+/// Warps of a multiprocessor below which nothing hides the latency of another warp.
+const LEAST_WARPS: u32 = 8;
+/// Warps below which that is in doubt.
+const FEW_WARPS: u32 = 12;
+/// The share of loads from global memory above which much depends on how early they are: ptxas moves
+/// them ahead of their readers, and spill code, which stays in its place, is in their way.
+const MANY_LOADS: f64 = 0.125;
+/// The estimate over that of the [better ptxas](BETTER_PTXAS) up to which a doubtful candidate is taken.
+const CLEARLY_BETTER: f64 = 0.8;
+
 /// The frame of ptxas over that of the stand-in: which of these is not known, and the corpus has all.
 const LARGER_FRAMES: [u32; 3] = [1, 2, 4];
 /// Shared memory of a multiprocessor that ptxas takes for spills, those blocks included that the
 /// launch may not have: 160 KB less what the system takes of each.
 const PRAGMA_TAKES: u32 = 160 * 1024;
 
-/// An allocation and its estimate.
-struct Text {
-    allocated: Box<Allocated>,
+/// Said with every choice.
+const UNSEEN: &str = "there is no ptxas to compare with";
+
+/// How often a kernel was allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Effort {
+    /// For the size of its frame.
+    frames: u32,
+    /// For its text.
+    texts: u32,
+}
+
+/// A kernel that was read once, to be allocated.
+struct Reading<'r, 'm, 'a> {
+    module: &'r ReadModule<'m, 'a>,
+    effort: Cell<Effort>,
+}
+
+/// Spill code in shared memory that can be launched.
+struct Spilled {
+    result: ModuleResult,
+    /// Bytes of its frame per thread.
+    frame: u32,
+    /// What it takes of a multiprocessor.
     resources: Resources,
-    estimate: Estimate,
+}
+
+/// Why there is none.
+enum Unspilled {
+    /// Shared memory is too small for its frame.
+    Overflow(String),
+    Other(String),
+}
+
+impl Reading<'_, '_, '_> {
+    fn frame(
+        &self,
+        kernel: &str,
+        options: &ModuleOptions,
+    ) -> Result<Result<LocalFrame, String>, PtxError> {
+        let Effort { frames, texts } = self.effort.get();
+        let frames = frames + 1;
+        self.effort.set(Effort { frames, texts });
+        self.module.local_frame(kernel, options)
+    }
+
+    fn text(&self, options: &ModuleOptions) -> Result<ModuleResult, PtxError> {
+        let Effort { frames, texts } = self.effort.get();
+        let texts = texts + 1;
+        self.effort.set(Effort { frames, texts });
+        self.module.allocate_with(options)
+    }
 }
 
 impl Contest<'_> {
-    /// Chooses by texts alone.
+    /// Chooses by what can be told without ptxas.
     pub(crate) fn hold_without_ptxas(&self) -> Result<Chosen, ChooseError> {
-        let chosen = |chosen: Candidate, reason: String, candidates| Chosen {
-            choice: KernelChoice {
-                name: self.kernel.to_owned(),
-                chosen,
-                reason,
-                candidates,
-            },
-            result: None,
-        };
-        let left = |reason: &str| {
-            let reason = format!("left as it is, for there is no ptxas to compare with: {reason}");
-            Ok(chosen(Candidate::Original, reason, Vec::new()))
-        };
+        Ok(self.hold_counting()?.0)
+    }
+
+    fn hold_counting(&self) -> Result<(Chosen, Effort), ChooseError> {
+        let left = |reason: &str| Ok((self.left(reason, Vec::new()), Effort::default()));
         if self.facts.sized_at_launch && self.request.dynamic_shared.is_none() {
             return left(
                 "its shared memory is sized at the launch; --dynamic-shared says how much there is",
@@ -78,67 +130,248 @@ impl Contest<'_> {
                 "nobody says how many threads its blocks have; `__launch_bounds__` or --block does",
             );
         }
-        let mut stand_ins = Vec::new();
-        for more in STAND_INS {
-            match self.stand_in(entry, -more)? {
-                Ok(text) => stand_ins.push(text),
-                Err(reason) => return left(&reason),
-            }
-            if stand_ins[0].allocated.frame.local == 0 {
-                return left("it is expected to fit");
+        let options = Candidate::Allocated {
+            strategy: STAND_IN,
+            margin: 0,
+        };
+        let options = options.options(self.request.options, self.kernel);
+        with_module(self.request.source, &options, |module| {
+            let effort = Cell::default();
+            let reading = Reading { module, effort };
+            let chosen = self.hold_read(entry, &reading)?;
+            Ok((chosen, reading.effort.get()))
+        })?
+    }
+
+    fn hold_read(&self, entry: &EntryFacts, reading: &Reading) -> Result<Chosen, ChooseError> {
+        let left = |reason: &str| Ok(self.left(reason, Vec::new()));
+        let (bytes, cap) = match self.stand_in(reading, 0)? {
+            Ok(LocalFrame { bytes: 0, .. }) => return left("it is expected to fit"),
+            Ok(LocalFrame { bytes, cap, .. }) => (bytes, cap),
+            Err(reason) => return left(&reason),
+        };
+        let (Some(function), Some(cap)) = (reading.module.function(self.kernel), cap) else {
+            return left("nobody limits its registers");
+        };
+        let Ok(sm) = self.facts.arch.parse::<Sm>() else {
+            return left(&format!("no figures are known for {}", self.facts.arch));
+        };
+        let machine = &Machine::H200;
+        let shape = Shape::of(machine, function);
+        if shape.longest_loop > machine.held_instructions {
+            return left(&format!(
+                "a loop of {} instructions is fetched slowly, and spill code makes it longer",
+                shape.longest_loop
+            ));
+        }
+        let dynamic = self.request.dynamic_shared;
+        let dynamic = dynamic.filter(|_| self.facts.sized_at_launch).unwrap_or(0);
+        let threads = entry.block_threads.or(self.request.options.block);
+        let kernel = Resources {
+            sm,
+            registers: cap,
+            block_threads: threads.unwrap_or(1),
+            shared: entry.shared_bytes + u64::from(dynamic),
+            frame: u32::try_from(entry.local_bytes).unwrap_or(u32::MAX),
+        };
+        let mut candidates = Vec::new();
+        if is_much(bytes, cap) {
+            let chosen = self.by_spill_code(reading, kernel, bytes, &shape, &mut candidates)?;
+            if let Some(chosen) = chosen {
+                return Ok(chosen);
             }
         }
-        let stand_in = &stand_ins[0];
-        let mut candidates = vec![Judged {
-            candidate: Candidate::Original,
-            ratios: Ok([1.0, 1.0]),
-        }];
-        let cap = stand_in.resources.registers;
-        let words = f64::from(stand_in.allocated.frame.local) / 4.0;
-        let much = words >= MUCH_TO_SPILL * f64::from(cap);
-        // The second allocator is the slower one more often than its estimates say: it is there for
-        // kernels in which the first finds no room.
-        for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
-            let margin = 0;
-            let candidate = Candidate::Allocated { strategy, margin };
+        if self.pragma_is_safe(kernel.with_local(bytes)) {
+            let candidate = Candidate::SharedPragma;
             let options = candidate.options(self.request.options, self.kernel);
-            let built = match self.text(entry, candidate, &options)? {
-                Ok(built) => built,
-                Err(reason) => {
-                    let ratios = Err(reason);
-                    candidates.push(Judged { candidate, ratios });
+            let reason = format!("expected to spill; {UNSEEN}");
+            let result = allocate_module(self.request.source, &options, None)?;
+            return Ok(self.chosen(candidate, reason, candidates, Some(result)));
+        }
+        let reason = "no candidate is expected to be faster in every launch";
+        Ok(self.left(reason, candidates))
+    }
+
+    fn chosen(
+        &self,
+        chosen: Candidate,
+        reason: String,
+        candidates: Vec<Judged>,
+        result: Option<ModuleResult>,
+    ) -> Chosen {
+        Chosen {
+            choice: KernelChoice {
+                name: self.kernel.to_owned(),
+                chosen,
+                reason,
+                candidates,
+            },
+            result,
+        }
+    }
+
+    fn left(&self, reason: &str, candidates: Vec<Judged>) -> Chosen {
+        let reason = format!("left as it is, for {UNSEEN}: {reason}");
+        self.chosen(Candidate::Original, reason, candidates, None)
+    }
+
+    /// Spill code in shared memory, where it is worth it. `kernel` says what the kernel takes without
+    /// spills, and `bytes` is the frame of the stand-in.
+    fn by_spill_code(
+        &self,
+        reading: &Reading,
+        kernel: Resources,
+        bytes: u32,
+        shape: &Shape,
+        candidates: &mut Vec<Judged>,
+    ) -> Result<Option<Chosen>, ChooseError> {
+        for (strategy, margin) in SPILL_CODE {
+            let most_saved = margin.min(0).unsigned_abs() * BYTES_SAVED;
+            if !may_fit(kernel, bytes.saturating_sub(most_saved)) {
+                continue;
+            }
+            let stand_in = match margin {
+                0 => bytes,
+                _ => match self.stand_in(reading, margin)? {
+                    Ok(stand_in) => stand_in.bytes,
+                    Err(_) => return Ok(None),
+                },
+            };
+            if !may_fit(kernel, stand_in) {
+                continue;
+            }
+            let candidate = Candidate::Allocated { strategy, margin };
+            let mut judged = |ratios| candidates.push(Judged { candidate, ratios });
+            let spilled = match self.spill(reading, candidate, kernel)? {
+                Ok(spilled) => spilled,
+                Err(Unspilled::Overflow(reason)) => {
+                    judged(Err(reason));
                     continue;
                 }
+                Err(Unspilled::Other(reason)) => {
+                    judged(Err(reason));
+                    return Ok(None);
+                }
             };
-            let over = |against: &Text| Judged {
-                candidate,
-                ratios: Ok(built.estimate.over(&against.estimate)),
+            let words = spilled.frame.div_ceil(4);
+            let reason = if is_in_doubt(spilled.resources.warps(), shape) {
+                let over = self.over_better_ptxas(reading, &spilled, kernel)?;
+                judged(over.clone());
+                let over = Judged {
+                    candidate,
+                    ratios: over,
+                };
+                if !over.is_better(CLEARLY_BETTER) {
+                    return Ok(None);
+                }
+                let expected = score(&over);
+                format!("expected to take {expected:.2} of the original's time; {UNSEEN}")
+            } else {
+                format!("{words} words of each thread are to be spilled; {UNSEEN}")
             };
-            let judged: Vec<Judged> = stand_ins.iter().map(over).collect();
-            candidates.push(judged[0].clone());
-            if much && is_better_unseen(&judged, [stand_in, &built].map(|t| t.resources.warps())) {
-                let reason = format!(
-                    "expected to take {:.2} of the original's time; there is no ptxas to compare with",
-                    score(&judged[0])
-                );
-                return Ok(chosen(candidate, reason, candidates));
-            }
-            break;
+            let candidates = std::mem::take(candidates);
+            let result = Some(spilled.result);
+            return Ok(Some(self.chosen(candidate, reason, candidates, result)));
         }
-        if !stand_in.estimate.has_long_loop && self.pragma_is_safe(entry, stand_in.resources) {
-            let reason = "expected to spill; there is no ptxas to compare with".to_owned();
-            return Ok(chosen(Candidate::SharedPragma, reason, candidates));
+        Ok(None)
+    }
+
+    /// Makes spill code in shared memory.
+    fn spill(
+        &self,
+        reading: &Reading,
+        candidate: Candidate,
+        kernel: Resources,
+    ) -> Result<Result<Spilled, Unspilled>, ChooseError> {
+        let result = reading.text(&candidate.options(self.request.options, self.kernel))?;
+        let own = result.functions.iter().find(|f| f.name == self.kernel);
+        let other = |reason: String| Ok(Err(Unspilled::Other(reason)));
+        if let Some(reason) = obstacle(candidate, &result, self.kernel) {
+            return match own.and_then(|own| own.overflow) {
+                Some(_) => Ok(Err(Unspilled::Overflow(reason))),
+                None => other(reason),
+            };
         }
-        let reason = "left as it is, for there is no ptxas to compare with: no candidate is expected \
-                      to be faster in every launch";
-        Ok(chosen(Candidate::Original, reason.to_owned(), candidates))
+        let Some(Outcome::Allocated(allocated)) = own.map(|own| &own.outcome) else {
+            return other("it was not allocated".to_owned());
+        };
+        let frame = allocated.frame.shared;
+        // Registers that it takes beyond the cap are for ptxas to spill.
+        let beyond = allocated.registers.saturating_sub(kernel.registers);
+        if !is_much(frame + 4 * beyond, kernel.registers) {
+            return other("it has little to spill".to_owned());
+        }
+        let resources = Resources {
+            shared: kernel.shared + u64::from(frame) * u64::from(kernel.block_threads),
+            ..kernel
+        };
+        let (shared, warps) = (resources.shared, resources.warps());
+        if shared > WITHOUT_OPT_IN {
+            return Ok(Err(Unspilled::Overflow(format!(
+                "{shared} bytes of shared memory, {WITHOUT_OPT_IN} launch for sure"
+            ))));
+        }
+        if warps < LEAST_WARPS {
+            return other(format!(
+                "{shared} bytes of shared memory leave a multiprocessor {warps} warps"
+            ));
+        }
+        Ok(Ok(Spilled {
+            result,
+            frame,
+            resources,
+        }))
+    }
+
+    /// The estimate of spill code over that of a stand-in with more registers.
+    fn over_better_ptxas(
+        &self,
+        reading: &Reading,
+        spilled: &Spilled,
+        kernel: Resources,
+    ) -> Result<Result<[f64; 2], String>, ChooseError> {
+        let stand_in = reading.text(&self.stand_in_options(BETTER_PTXAS))?;
+        let own = stand_in.functions.iter().find(|f| f.name == self.kernel);
+        let Some(Outcome::Allocated(allocated)) = own.map(|own| &own.outcome) else {
+            return Ok(Err("there is nothing to compare it with".to_owned()));
+        };
+        let target = Target::preset("hardware", kernel.sm.number());
+        let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
+        let estimate = |text: &str, resources: Resources| {
+            let Some(function) = lower_function(text, self.kernel, &target)? else {
+                return Ok(Err("its allocated text is not understood".to_owned()));
+            };
+            let estimate = judge_text(&Machine::H200, &function, resources, self.request.grid);
+            Ok::<_, PtxError>(estimate.map_err(|error| format!("it cannot be judged: {error}")))
+        };
+        let stand_in = estimate(&stand_in.text, kernel.with_local(allocated.frame.local))?;
+        let own = estimate(&spilled.result.text, spilled.resources)?;
+        Ok(own.and_then(|own| Ok(own.over(&stand_in?))))
+    }
+
+    /// What stands for the spills of ptxas with registers below the cap.
+    fn stand_in(
+        &self,
+        reading: &Reading,
+        margin: i32,
+    ) -> Result<Result<LocalFrame, String>, PtxError> {
+        reading.frame(self.kernel, &self.stand_in_options(margin))
+    }
+
+    fn stand_in_options(&self, margin: i32) -> ModuleOptions {
+        let strategy = STAND_IN;
+        let candidate = Candidate::Allocated { strategy, margin };
+        ModuleOptions {
+            spill_space: SpillSpace::Local,
+            ..candidate.options(self.request.options, self.kernel)
+        }
     }
 
     /// Whether nothing is lost where ptxas spills to shared memory by itself: what it takes may cost
     /// a kernel with shared memory of its own a block, and what is set aside for it takes bytes of frames
     /// out of the first-level cache, which may be no more than it moves to shared memory.
-    fn pragma_is_safe(&self, entry: &EntryFacts, stand_in: Resources) -> bool {
-        if entry.shared_bytes > 0 || self.facts.sized_at_launch {
+    fn pragma_is_safe(&self, stand_in: Resources) -> bool {
+        if stand_in.shared > 0 || self.facts.sized_at_launch {
             return false;
         }
         let threads = stand_in.block_threads.max(1);
@@ -164,126 +397,124 @@ impl Contest<'_> {
             }
         })
     }
+}
 
-    /// What stands for that which ptxas makes of the original.
-    fn stand_in(
-        &self,
-        entry: &EntryFacts,
-        margin: i32,
-    ) -> Result<Result<Text, String>, ChooseError> {
-        let strategy = Strategy::Briggs;
-        let candidate = Candidate::Allocated { strategy, margin };
-        let options = ModuleOptions {
-            spill_space: SpillSpace::Local,
-            ..candidate.options(self.request.options, self.kernel)
-        };
-        self.text(entry, Candidate::Original, &options)
-    }
-
-    /// An allocation, judged by its text, or why there is none.
-    fn text(
-        &self,
-        entry: &EntryFacts,
-        candidate: Candidate,
-        options: &ModuleOptions,
-    ) -> Result<Result<Text, String>, ChooseError> {
-        let result = allocate_module(self.request.source, options, None)?;
-        let is_candidate = candidate != Candidate::Original;
-        let obstacle = obstacle(candidate, &result, self.kernel).filter(|_| is_candidate);
-        if let Some(reason) = obstacle {
-            return Ok(Err(reason));
+impl Resources {
+    /// The same with so many bytes per thread of local memory more.
+    fn with_local(self, bytes: u32) -> Resources {
+        Resources {
+            frame: self.frame.saturating_add(bytes),
+            ..self
         }
-        let mut functions = result.functions.into_iter();
-        let own = functions.find(|function| function.name == self.kernel);
-        let allocated = match own.map(|function| function.outcome) {
-            Some(Outcome::Allocated(allocated)) => allocated,
-            Some(Outcome::Refused(reason) | Outcome::Kept(reason)) => return Ok(Err(reason)),
-            Some(Outcome::PassedThrough(passed)) => return Ok(Err(passed.reason)),
-            _ => return Ok(Err("it was not allocated".to_owned())),
-        };
-        let Ok(sm) = self.facts.arch.parse::<Sm>() else {
-            return Ok(Err(format!("no figures are known for {}", self.facts.arch)));
-        };
-        let target = Target::preset("hardware", sm.number());
-        let target = target.map_err(|error| PtxError::Target(error.to_string()))?;
-        let Some(function) = lower_function(&result.text, self.kernel, &target)? else {
-            return Ok(Err("its allocated text is not understood".to_owned()));
-        };
-        let threads = entry.block_threads.or(options.block).unwrap_or(1);
-        let frame = u64::from(allocated.frame.shared) * u64::from(threads);
-        let dynamic = self
-            .request
-            .dynamic_shared
-            .filter(|_| self.facts.sized_at_launch);
-        let shared = entry.shared_bytes + frame + u64::from(dynamic.unwrap_or(0));
-        if frame > 0 && shared > WITHOUT_OPT_IN {
-            return Ok(Err(format!(
-                "{shared} bytes of shared memory, {WITHOUT_OPT_IN} launch for sure"
-            )));
-        }
-        let own_local = u32::try_from(entry.local_bytes).unwrap_or(u32::MAX);
-        let resources = Resources {
-            sm,
-            registers: self.request.options.maxnreg.unwrap_or(allocated.budget),
-            block_threads: threads,
-            shared,
-            frame: own_local.saturating_add(allocated.frame.local),
-        };
-        let warps = resources.warps();
-        if frame > 0 && warps < LEAST_WARPS {
-            return Ok(Err(format!(
-                "{shared} bytes of shared memory leave a multiprocessor {warps} warps"
-            )));
-        }
-        let estimate = judge_text(&Machine::H200, &function, resources, self.request.grid);
-        Ok(match estimate {
-            Ok(estimate) => Ok(Text {
-                allocated,
-                resources,
-                estimate,
-            }),
-            Err(error) => Err(format!("it cannot be judged: {error}")),
-        })
     }
 }
 
-/// Whether a candidate is better than each of the stand-ins, by their estimates, by enough. `warps` are
-/// those of a multiprocessor with the stand-in and with the candidate.
-fn is_better_unseen(over: &[Judged], warps: [u32; 2]) -> bool {
-    let by = |worth_it: f64| over.iter().all(|judged| judged.is_better(worth_it));
-    by(WORTH_IT_UNSEEN) || by(HARDLY_WORTH_IT) && withstands(over, warps)
+/// Whether a frame of so many bytes is much to spill for a cap.
+fn is_much(bytes: u32, cap: u32) -> bool {
+    f64::from(bytes) / 4.0 >= MUCH_TO_SPILL * f64::from(cap)
 }
 
-/// Whether a candidate stays about as good where ptxas saves as many registers again as the last
-/// stand-in has more than the first: where a few registers change much, an error of the stand-ins does
-/// too. So do lost warps, whose worth texts do not tell.
-fn withstands(over: &[Judged], [before, after]: [u32; 2]) -> bool {
-    let ends = over.first().zip(over.last());
-    let again = ends.map(|(first, last)| score(last) * score(last) / score(first));
-    again.is_some_and(|again| again <= STILL_WORTH_IT) && 2 * after >= before
+/// Whether shared memory may hold the frame of the candidate, by that of the stand-in.
+fn may_fit(kernel: Resources, stand_in: u32) -> bool {
+    let least = LEAST_SHARE * f64::from(stand_in) * f64::from(kernel.block_threads);
+    kernel.shared as f64 + least <= WITHOUT_OPT_IN as f64
+}
+
+/// Whether something is at work that frames do not tell of, where so many warps are left.
+fn is_in_doubt(warps: u32, shape: &Shape) -> bool {
+    warps < FEW_WARPS || shape.global_loads > MANY_LOADS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choose::{Facts, Request};
+
+    /// What was chosen for a kernel of the corpus, and what that took.
+    fn effort(file: &str, kernel: &str, cap: u32, block: u32) -> (String, Effort) {
+        let path = format!("{}/../../corpus/ptx/{file}", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read_to_string(path).unwrap();
+        let options = ModuleOptions {
+            maxnreg: Some(cap),
+            block: Some(block),
+            ..ModuleOptions::default()
+        };
+        let facts = Facts::of(&warpalloc_ptx::parse(&source).unwrap(), &options);
+        let contest = Contest {
+            request: Request {
+                source: &source,
+                options: &options,
+                ptxas: None,
+                grid: None,
+                dynamic_shared: None,
+                machine_code: false,
+                uncapped: false,
+                measure: None,
+                cache: None,
+            },
+            facts: &facts,
+            kernel,
+        };
+        let (chosen, effort) = contest.hold_counting().unwrap();
+        let is_left = chosen.choice.chosen == Candidate::Original;
+        // What was made is not to be made again.
+        assert_eq!(chosen.result.is_none(), is_left);
+        (chosen.choice.chosen.to_string(), effort)
+    }
 
     #[test]
-    fn a_candidate_is_better_than_every_stand_in_or_withstands_a_better_ptxas() {
-        let is_better = |ratios: [f64; 3], warps: [u32; 2]| {
-            let judged = ratios.map(|ratio| Judged {
-                candidate: Candidate::Original,
-                ratios: Ok([ratio; 2]),
-            });
-            is_better_unseen(&judged, warps)
+    fn a_kernel_is_allocated_no_more_often_than_the_answer_takes() {
+        let told = |file, kernel, cap, block| {
+            let (chosen, Effort { frames, texts }) = effort(file, kernel, cap, block);
+            (chosen, frames, texts)
         };
-        assert!(is_better([0.4, 0.5, 0.7], [32, 7]), "by much");
-        assert!(!is_better([0.5, 0.6, 0.85], [12, 12]), "0.85 * 0.85 / 0.5");
-        assert!(is_better([0.9, 0.92, 0.95], [48, 24]));
-        assert!(
-            !is_better([0.9, 0.92, 0.95], [48, 23]),
-            "too few warps are left"
+        let is = |chosen: &str, frames, texts| (chosen.to_owned(), frames, texts);
+        let [mma, sha, fft] = ["mma.sm_90.ptx", "sha256.sm_90.ptx", "fft16.sm_90.ptx"];
+        assert_eq!(
+            told("wide.sm_90.ptx", "carries", 64, 128),
+            is("original", 1, 0)
         );
-        assert!(!is_better([0.95, 0.96, 0.98], [48, 48]), "by little");
-        assert!(!is_better([0.7, 1.01, 0.7], [48, 48]));
+        let pragma = "ptxas, shared spills";
+        assert_eq!(told(mma, "wmma_hgemm", 160, 32), is(pragma, 1, 0), "little");
+        assert_eq!(told(fft, "fft64", 24, 128), is(pragma, 1, 0), "too much");
+        assert_eq!(told(sha, "sha256_x3", 24, 128), is("briggs, shared", 1, 1));
+        assert_eq!(
+            told(mma, "mma_bf16", 48, 32),
+            is("briggs, shared", 1, 2),
+            "in doubt"
+        );
+        let in_part = "fatpoint, shared, cap +16";
+        assert_eq!(told(sha, "sha256_x3", 64, 256), is(in_part, 2, 2));
+    }
+
+    #[test]
+    fn much_to_spill_is_half_a_word_per_register() {
+        assert!(is_much(80, 40));
+        assert!(!is_much(76, 40));
+    }
+
+    #[test]
+    fn a_frame_is_tried_where_half_of_the_stand_ins_fits() {
+        let kernel = Resources {
+            sm: Sm::from_number(90).unwrap(),
+            registers: 32,
+            block_threads: 128,
+            shared: 16 * 1024,
+            frame: 0,
+        };
+        // 32 KB are left, 256 bytes of each thread.
+        assert!(may_fit(kernel, 512));
+        assert!(!may_fit(kernel, 516));
+    }
+
+    #[test]
+    fn few_warps_and_many_loads_are_in_doubt() {
+        let shape = |global_loads: f64| Shape {
+            longest_loop: 0,
+            global_loads,
+        };
+        assert!(!is_in_doubt(12, &shape(0.1)));
+        assert!(is_in_doubt(11, &shape(0.0)));
+        assert!(is_in_doubt(64, &shape(0.2)));
     }
 }

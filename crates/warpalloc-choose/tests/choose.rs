@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use warpalloc::Strategy;
 use warpalloc_choose::judge::{Machine, Setting, judge};
 use warpalloc_choose::{
-    Assembly, Cache, Candidate, Choice, KernelChoice, Measure, Ptxas, Request, assemble, choose,
+    Assembly, Cache, Candidate, Choice, Judged, KernelChoice, Measure, Ptxas, Request, SharedText,
+    assemble, choose,
 };
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, allocate_module};
@@ -103,59 +105,71 @@ fn a_kernel_without_spills_stays_as_it_is_with_the_cap() {
     assert_eq!(without_cap, source);
 }
 
-/// One of each kind: registers to spare, a few spills, many of them.
+/// The kernel fits, has little to spill for the cap, or much.
 #[test]
-fn without_ptxas_texts_decide() {
-    let wide = corpus("wide.sm_90.ptx");
-    let fits = chosen(&wide, &options("carries", 64), None);
+fn without_ptxas_it_counts_how_much_there_is_to_spill() {
+    let fits = chosen(&corpus("wide.sm_90.ptx"), &options("carries", 64), None);
     assert_eq!(fits.kernels[0].chosen, Candidate::Original);
     assert!(fits.kernels[0].reason.ends_with("it is expected to fit"));
     assert!(!fits.result.text.contains("__warpalloc"));
-    // The same with eight registers more does not spill: ptxas may not spill either.
-    let few = chosen(&wide, &options("limbs", 24), None);
-    assert_eq!(few.kernels[0].chosen, Candidate::SharedPragma);
-    assert!(few.result.text.contains("enable_smem_spilling"));
-    // What is set aside for all blocks that could be resident takes more of the frames of two blocks out
-    // of the cache than it moves; those of a large grid the cache does not hold either way.
-    let (sha256, at_24) = (corpus("sha256.sm_90.ptx"), options("sha256_x3", 24));
-    let two = chosen(&sha256, &at_24, None);
-    assert_eq!(two.kernels[0].chosen, Candidate::Original);
-    let full = Request {
-        grid: Some(16 * 132),
-        ..request(&sha256, &at_24, None)
-    };
-    let full = choose(full, None).unwrap();
-    assert_eq!(full.kernels[0].chosen, Candidate::SharedPragma);
-    // By little, but whatever ptxas saves.
-    let little = chosen(&sha256, &options("sha256_x3", 40), None);
-    assert_eq!(little.kernels[0].chosen.to_string(), "briggs, shared");
-    assert!(little.kernels[0].candidates[1].score().unwrap() > 0.8);
-    let mut options = options("mma_bf16", 48);
-    options.block = Some(32);
-    let many = chosen(&corpus("mma.sm_90.ptx"), &options, None);
-    let kernel = &many.kernels[0];
-    assert!(
-        matches!(kernel.chosen, Candidate::Allocated { margin: 0, .. }),
-        "{}",
-        kernel.reason
-    );
-    assert!(many.result.text.contains("__warpalloc_slots"));
-}
-
-/// Each of its threads would take so much shared memory that five warps fill a multiprocessor.
-/// The tiles of the product fit nearly: on an H200 spill code of ours makes it slower at this cap.
-#[test]
-fn without_ptxas_little_to_spill_is_left_to_ptxas() {
+    // The tiles of the product fit nearly: on an H200 spill code of ours makes it slower at 160 registers.
     let source = corpus("mma.sm_90.ptx");
     let at = |cap: u32| {
         let options = ModuleOptions {
             block: Some(32),
             ..options("wmma_hgemm", cap)
         };
-        chosen(&source, &options, None).kernels.remove(0).chosen
+        chosen(&source, &options, None)
     };
-    assert_eq!(at(160), Candidate::SharedPragma);
-    assert!(matches!(at(64), Candidate::Allocated { .. }));
+    let (little, much) = (at(160), at(64));
+    assert_eq!(little.kernels[0].chosen, Candidate::SharedPragma);
+    assert!(little.result.text.contains("enable_smem_spilling"));
+    assert_eq!(much.kernels[0].chosen.to_string(), "briggs, shared");
+    assert!(much.result.text.contains("__warpalloc_slots"));
+}
+
+/// A frame of 48 KB or more per block does not launch everywhere; with 16 registers more it is smaller,
+/// and ptxas spills the rest.
+#[test]
+fn without_ptxas_a_frame_that_does_not_fit_is_left_to_ptxas_in_part() {
+    let options = ModuleOptions {
+        block: Some(256),
+        ..options("sha256_x3", 64)
+    };
+    let choice = chosen(&corpus("sha256.sm_90.ptx"), &options, None);
+    let kernel = &choice.kernels[0];
+    assert_eq!(kernel.chosen.to_string(), "fatpoint, shared, cap +16");
+    assert!(kernel.candidates[0].ratios.is_err(), "{kernel:?}");
+    let text = &choice.result.text;
+    assert!(text.contains("__warpalloc_slots") && text.contains(".maxnreg 64"));
+}
+
+/// Of the stencil's instructions a quarter loads from global memory, and few warps are left to the
+/// transform: on an H200 spill code of ours makes both slower. The product loads as much, and
+/// spills so much that it is faster all the same.
+#[test]
+fn without_ptxas_estimates_decide_in_doubt() {
+    let judged = |file: &str, kernel: &str, cap: u32, block: u32| {
+        let options = ModuleOptions {
+            block: Some(block),
+            ..options(kernel, cap)
+        };
+        let mut choice = chosen(&corpus(file), &options, None);
+        let kernel = choice.kernels.remove(0);
+        let [judged] = &kernel.candidates[..] else {
+            panic!("{kernel:?}")
+        };
+        (kernel.chosen, judged.candidate, judged.score().unwrap())
+    };
+    let slower = [
+        judged("stencil.sm_90.ptx", "stencil25", 24, 256),
+        judged("fft16.sm_90.ptx", "fft64", 128, 32),
+    ];
+    for (chosen, candidate, score) in slower {
+        assert!(chosen != candidate && score > 0.8, "{chosen}: {score}");
+    }
+    let (chosen, candidate, score) = judged("mma.sm_90.ptx", "mma_bf16", 48, 32);
+    assert!(chosen == candidate && score < 0.8, "{chosen}: {score}");
 }
 
 #[test]
@@ -163,12 +177,57 @@ fn without_ptxas_frames_leave_room_for_warps() {
     let mut options = options("fft64", 48);
     options.block = Some(32);
     let choice = chosen(&corpus("fft16.sm_90.ptx"), &options, None);
-    let briggs = &choice.kernels[0].candidates[1];
+    let briggs = &choice.kernels[0].candidates[0];
     let reason = briggs.ratios.as_ref().unwrap_err();
     assert!(
         reason.ends_with("leave a multiprocessor 5 warps"),
         "{reason}"
     );
+}
+
+/// Shared memory holds no frame of this kernel. What is set aside for all blocks that could be resident
+/// takes more of the frames of one block out of the cache than it moves; those of a large grid the cache
+/// does not hold either way.
+#[test]
+fn without_ptxas_the_pragma_must_not_cost_more_cache_than_it_saves() {
+    let (source, at_24) = (corpus("fft16.sm_90.ptx"), options("fft64", 24));
+    let with_grid = |grid: u32| {
+        let request = Request {
+            grid: Some(grid),
+            ..request(&source, &at_24, None)
+        };
+        choose(request, None).unwrap().kernels.remove(0).chosen
+    };
+    assert_eq!(with_grid(132), Candidate::Original);
+    assert_eq!(with_grid(16 * 132), Candidate::SharedPragma);
+}
+
+/// Nobody knows what ptxas fuses in this kernel, so that spill code might change its results; that of
+/// ptxas does not.
+#[test]
+fn without_ptxas_a_text_that_must_stay_gets_the_pragma() {
+    let source = corpus("../fresh/ptx/euler.sm_90.ptx");
+    let at_40 = options("euler_step", 40);
+    let request = Request {
+        grid: Some(16 * 132),
+        ..request(&source, &at_40, None)
+    };
+    let kernel = choose(request, None).unwrap().kernels.remove(0);
+    assert_eq!(kernel.chosen, Candidate::SharedPragma);
+    let reason = kernel.candidates[0].ratios.as_ref().unwrap_err();
+    assert!(reason.contains("last bits"), "{reason}");
+}
+
+/// Its loop does not fit the cache nearest to the schedulers: on an H200 it is slower with spill code of
+/// ours and with that of ptxas in shared memory.
+#[test]
+fn without_ptxas_a_long_loop_stays_as_it_is() {
+    let source = corpus("../holdout/ptx/blake2b.sm_90.ptx");
+    let choice = chosen(&source, &options("blake2b", 40), None);
+    let kernel = &choice.kernels[0];
+    assert_eq!(kernel.chosen, Candidate::Original);
+    assert!(kernel.reason.contains("instructions is fetched slowly"));
+    assert!(choice.result.text.contains(".maxnreg 40"));
 }
 
 #[test]
@@ -481,6 +540,51 @@ fn machine_code_is_chosen_and_assembled() {
     assert!((ratio - expected).abs() < 1e-9, "{ratio}, {expected}");
 }
 
+/// What ptxas adds to spill code in shared memory is moved there too, where the result is machine
+/// code.
+#[test]
+fn what_ptxas_leaves_in_local_memory_is_moved() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("wide.sm_90.ptx");
+    let options = options("quads", 40);
+    let request = Request {
+        machine_code: true,
+        ..request(&source, &options, Some(&ptxas))
+    };
+    let rests = |choice: &Choice| -> Vec<Judged> {
+        let candidates = choice.kernels[0].candidates.iter().cloned();
+        let is_rest = |c: &Judged| matches!(c.candidate, Candidate::RestMoved { .. });
+        candidates.filter(is_rest).collect()
+    };
+    let text = Request {
+        machine_code: false,
+        ..request
+    };
+    assert!(rests(&choose(text, None).unwrap()).is_empty());
+    let mut choice = choose(request, None).unwrap();
+    let score = |candidate: Candidate| {
+        let mut candidates = choice.kernels[0].candidates.iter();
+        let judged = candidates.find(|c| c.candidate == candidate);
+        judged.and_then(|judged| judged.score())
+    };
+    let strategy = Strategy::Fatpoint;
+    let of = SharedText::Allocated {
+        strategy,
+        margin: 0,
+    };
+    let rest = Candidate::RestMoved { of, all: false };
+    let (before, after) = (score(of.into()).unwrap(), score(rest).unwrap());
+    assert!(after < before, "{after}, {before}");
+    // Whatever was chosen: this is the code of that candidate.
+    let own = rest.options(&options, "quads");
+    choice.kernels[0].chosen = rest;
+    choice.result = allocate_module(&source, &own, None).unwrap();
+    let cubin = assemble(request, &choice).unwrap();
+    let cubin = warpalloc_sass::object::Cubin::read(&cubin).unwrap();
+    assert_eq!(cubin.function("quads").unwrap().stack_bytes, Some(0));
+}
+
 /// What ptxas makes without a cap is spilled for the cap, unless the text has to keep the cap.
 #[test]
 fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
@@ -496,6 +600,11 @@ fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
             ..request(&source, &options, Some(&ptxas))
         };
         let mut choice = choose(request, None).unwrap();
+        let mut candidates = choice.kernels[0].candidates.iter();
+        // All of its spills would leave one block of five: those accessed most are moved.
+        let in_place = Candidate::Moved { all: false };
+        let in_place = candidates.find(|c| c.candidate == in_place).unwrap();
+        assert!(in_place.score().is_some(), "{:?}", in_place.ratios);
         let candidates = choice.kernels[0].candidates.iter();
         let spilled = candidates
             .filter(|c| c.candidate == Candidate::Spilled)

@@ -166,7 +166,7 @@ fn texts_decide_where_no_ptxas_is_wanted() {
     let out = folder.join("out.ptx");
     let path = out.to_str().unwrap();
     let file = corpus("wide.sm_90.ptx");
-    let common = ["alloc", &file, "--entry=limbs", "--maxnreg=24", "-o", path];
+    let common = ["alloc", &file, "--entry=limbs", "--maxnreg=32", "-o", path];
     let asked = ["--no-ptxas", "--no-cache", "--block=128", "--grid=1056"];
     let run = warpalloc(&[&common[..], &asked].concat());
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));

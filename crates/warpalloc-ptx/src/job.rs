@@ -16,8 +16,8 @@ use crate::flight_names;
 use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
-    Allocated, FunctionReport, ModuleOptions, ModuleResult, Outcome, Overflow, Progress, PtxError,
-    SpillSpace, Treatment, functions_with_bodies,
+    Allocated, FunctionReport, LocalFrame, ModuleOptions, ModuleResult, Outcome, Overflow,
+    Progress, PtxError, SpillSpace, Treatment, functions_with_bodies,
 };
 use crate::printer::Edits;
 use crate::spill_code::SpillCode;
@@ -430,6 +430,77 @@ impl<'m, 'a> Job<'m, 'a> {
         blocks(own + ours) >= blocks(own)
     }
 
+    /// What spill code of the allocator takes of local memory in a function that was lowered, or why
+    /// there is none. Nothing is applied.
+    pub(crate) fn local_frame(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+    ) -> Result<Result<LocalFrame, String>, PtxError> {
+        let budget = self.budget(lowered.ast);
+        let body = lowered.ast.body.as_ref();
+        if let Some(refusal) = body.and_then(|body| self.too_low_a_cap(body, &budget)) {
+            return Ok(Err(refusal));
+        }
+        let surroundings = self.surroundings(lowered.ast);
+        let (options, _) = bounded(&lowered.function, target, &self.options.options);
+        let options = self.options_for(lowered, &options, Space::Local, &surroundings);
+        match self.fitted(lowered, target, &budget, &options) {
+            Ok(fit) => Ok(Ok(LocalFrame {
+                bytes: fit.allocation.frame.local,
+                cap: budget.cap,
+            })),
+            Err(Failure::Refused(reason, _) | Failure::Kept(reason)) => Ok(Err(reason)),
+            Err(Failure::Fatal(error)) => Err(error),
+        }
+    }
+
+    /// How to allocate a function that spills to `space`.
+    fn options_for(
+        &self,
+        lowered: &Lowered,
+        options: &Options,
+        space: Space,
+        surroundings: &Surroundings,
+    ) -> Options {
+        let mut knobs = options.knobs.clone();
+        // The knob stands for the memory that `space` says.
+        knobs.smem_spill = false;
+        if self.shares_registers(lowered.ast) {
+            // What is hoisted takes registers of the part that has given most of them away.
+            knobs.hoist_policy = HoistPolicy::Never;
+        }
+        Options {
+            spill_space: space,
+            knobs,
+            frame_base: apply::base_registers(space, surroundings),
+            ..options.clone()
+        }
+    }
+
+    /// Allocates.
+    fn fitted(
+        &self,
+        lowered: &Lowered,
+        target: &Target,
+        budget: &Budget,
+        options: &Options,
+    ) -> Result<Fit, Failure> {
+        let function = &lowered.function;
+        let floor = || *lowered.floor.get_or_init(|| floor_of(function, target));
+        let fitted = fit(function, target, budget.registers, options, floor);
+        let fitted = fitted.map_err(|error| self.failure(lowered, error))?;
+        let spills = fitted.allocation.frame != Frame::default();
+        if spills && budget.cap.is_none() && options.strategy != Strategy::Naive {
+            return Err(Failure::Kept(format!(
+                "in the order of its text it does not fit {} registers, and no cap was asked \
+                 for that would be worth spill code",
+                budget.registers
+            )));
+        }
+        Ok(fitted)
+    }
+
     /// Allocates and applies.
     fn attempt(
         &self,
@@ -440,31 +511,9 @@ impl<'m, 'a> Job<'m, 'a> {
         space: Space,
         surroundings: Surroundings,
     ) -> Result<(Allocated, Edits), Failure> {
-        let mut knobs = options.knobs.clone();
-        // The knob stands for the memory that `space` says.
-        knobs.smem_spill = false;
-        if self.shares_registers(lowered.ast) {
-            // What is hoisted takes registers of the part that has given most of them away.
-            knobs.hoist_policy = HoistPolicy::Never;
-        }
-        let options = &Options {
-            spill_space: space,
-            knobs,
-            frame_base: apply::base_registers(space, &surroundings),
-            ..options.clone()
-        };
-        let function = &lowered.function;
-        let floor = || *lowered.floor.get_or_init(|| floor_of(function, target));
-        let fitted = fit(function, target, budget.registers, options, floor);
-        let Fit { target, allocation } = fitted.map_err(|error| self.failure(lowered, error))?;
+        let options = &self.options_for(lowered, options, space, &surroundings);
+        let Fit { target, allocation } = self.fitted(lowered, target, budget, options)?;
         let spills = allocation.frame != Frame::default();
-        if spills && budget.cap.is_none() && options.strategy != Strategy::Naive {
-            return Err(Failure::Kept(format!(
-                "in the order of its text it does not fit {} registers, and no cap was asked \
-                 for that would be worth spill code",
-                budget.registers
-            )));
-        }
         let overflow = surroundings.overflow(allocation.frame);
         let refused = |NotExpressible(message)| Failure::Refused(message, overflow);
         let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(refused)?;

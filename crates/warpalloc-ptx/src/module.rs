@@ -7,7 +7,7 @@ use crate::ast::{self, Body, Module, Span};
 use crate::contract::{Contracted, ContractedFunction, Contraction, contract_where};
 use crate::diag::ParseError;
 use crate::job::{Job, LoweredFunction};
-use crate::lower::{self, LowerError, ModuleNames, PassedThrough};
+use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 pub use crate::measure::{FunctionMeasures, Measures, Peak, measure_module};
 use crate::param_lanes::take_apart;
 use crate::printer::EditConflict;
@@ -314,7 +314,17 @@ pub struct ReadModule<'m, 'a> {
     options: &'m ModuleOptions,
 }
 
-impl ReadModule<'_, '_> {
+/// What spill code takes of local memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocalFrame {
+    /// Bytes per thread.
+    pub bytes: u32,
+    /// The most registers that the function may use, where somebody limits them.
+    pub cap: Option<u32>,
+}
+
+impl<'m, 'a> ReadModule<'m, 'a> {
     /// Does what [`allocate_module`] does, by `strategy` within `maxnreg` registers.
     pub fn allocate(
         &self,
@@ -326,13 +336,49 @@ impl ReadModule<'_, '_> {
             ..self.options.clone()
         };
         options.options.strategy = strategy;
-        let job = self.text.job(self.module, &options)?;
+        self.allocate_with(&options)
+    }
+
+    /// Does what [`allocate_module`] does with `options`, of which those that say how the text is read
+    /// (what is promoted and contracted, and which functions are wanted) are the same as it was read with.
+    pub fn allocate_with(&self, options: &ModuleOptions) -> Result<ModuleResult, PtxError> {
+        let job = self.text.job(self.module, options)?;
         job.with_lowered(self.lowered).run(None)
+    }
+
+    /// The function called `name` as allocators see it; `None` where it would be passed through.
+    pub fn function(&self, name: &str) -> Option<&'m Function> {
+        let lowered = self.lowered_function(name)?.as_ref().ok()?;
+        Some(&lowered.function)
+    }
+
+    /// What `options` spill to local memory in the function called `name`, or why they do not say. No text
+    /// is made of the allocation.
+    pub fn local_frame(
+        &self,
+        name: &str,
+        options: &ModuleOptions,
+    ) -> Result<Result<LocalFrame, String>, PtxError> {
+        match self.lowered_function(name) {
+            Some(Ok(lowered)) => {
+                let job = self.text.job(self.module, options)?;
+                job.local_frame(lowered, &job.target()?)
+            }
+            Some(Err(LowerError::Pass(passed))) => Ok(Err(passed.reason.clone())),
+            Some(Err(LowerError::Error(error))) => Err(PtxError::Source(error.clone())),
+            None => Ok(Err("it was not read".to_owned())),
+        }
+    }
+
+    fn lowered_function(&self, name: &str) -> Option<&'m Result<Lowered<'m, 'a>, LowerError>> {
+        let functions = functions_with_bodies(self.module).zip(self.lowered);
+        let mut named = functions.filter(|((function, _), _)| function.name.text == name);
+        named.next()?.1.as_ref()
     }
 }
 
 /// Reads and lowers a module once for all the allocations that `work` makes of it: that depends
-/// on neither the cap nor the allocator. Local variables stay in memory.
+/// on neither the cap nor the allocator nor the memory that is spilled to.
 ///
 /// ```
 /// use warpalloc::Strategy;
@@ -356,6 +402,9 @@ pub fn with_module<T>(
     options: &ModuleOptions,
     work: impl FnOnce(&ReadModule) -> T,
 ) -> Result<T, PtxError> {
+    let promoted = options.promote_local.then(|| promoted(source, options));
+    let promoted = promoted.transpose()?;
+    let source = promoted.as_ref().map_or(source, |promoted| &promoted.text);
     let text = ReadText::new(source, options)?;
     let module = crate::parse(&text.contracted.text).map_err(Box::new)?;
     let job = text.job(&module, options)?;

@@ -27,6 +27,7 @@ use warpalloc_sass::object::{Cubin, ObjectError};
 use warpalloc_sass::{Cfg, Code, MeasureError};
 
 pub use machine::Machine;
+pub(crate) use text::Shape;
 use warp::{Cost, Misses};
 
 /// Why machine code was not judged.
@@ -287,7 +288,7 @@ pub fn judge_text(
         full,
         shared_bytes: resources.shared,
         local_stores: 0,
-        has_long_loop: text::longest_loop(function) > machine.held_instructions,
+        has_long_loop: Shape::of(machine, function).longest_loop > machine.held_instructions,
         work: 0.0,
     })
 }

@@ -50,11 +50,46 @@ pub(super) fn simulate(machine: &Machine, function: &Function, misses: Misses) -
     cost
 }
 
-/// Instructions of the longest loop.
-pub(super) fn longest_loop(function: &Function) -> usize {
-    let loops = Loops::compute(function, &Order::compute(function));
-    let lengths = loop_lengths(function, &loops);
-    lengths.into_iter().max().unwrap_or(0)
+/// What the code of a kernel is like, before anything is allocated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shape {
+    /// Instructions of the longest loop.
+    pub(crate) longest_loop: usize,
+    /// The share of loads from global memory among the instructions that run.
+    pub(crate) global_loads: f64,
+}
+
+impl Shape {
+    pub(crate) fn of(machine: &Machine, function: &Function) -> Shape {
+        let loops = Loops::compute(function, &Order::compute(function));
+        let (mut all, mut loads) = (0.0, 0.0);
+        for block in function.blocks() {
+            let depth = i32::try_from(loops.depth(block)).unwrap_or(i32::MAX);
+            let runs = machine.trips.powi(depth);
+            for inst in function.block_insts(block) {
+                if Step::of(machine, function, inst, Misses::default()).is_some() {
+                    all += runs;
+                    loads += match loads_global(function.opcode_name(function.inst(inst).opcode)) {
+                        true => runs,
+                        false => 0.0,
+                    };
+                }
+            }
+        }
+        let lengths = loop_lengths(function, &loops);
+        Shape {
+            longest_loop: lengths.into_iter().max().unwrap_or(0),
+            global_loads: loads / f64::max(all, 1.0),
+        }
+    }
+}
+
+/// Whether it is a load from memory that is neither a block's nor a thread's own, nor constant.
+fn loads_global(opcode: &str) -> bool {
+    let mut parts = opcode.split('.');
+    let is_load = matches!(parts.next(), Some("ld" | "ldu"));
+    let others = ["shared", "local", "param", "const"];
+    is_load && !parts.any(|part| others.into_iter().any(|other| part.starts_with(other)))
 }
 
 /// Instructions of each loop, inner ones included.
@@ -191,11 +226,25 @@ mod tests {
             format!("L:\n{adds}setp.ne.u32 %p, %r1, 0;\n@%p bra L;")
         };
         let [short, long] = [held - 8, held].map(body);
-        let lengths = [&short, &long].map(|body| longest_loop(&kernel(body)));
+        let longest_loop = |body: &str| Shape::of(&Machine::H200, &kernel(body)).longest_loop;
+        let lengths = [&short, &long].map(|body| longest_loop(body));
         assert!(lengths[0] <= held && lengths[1] > held, "{lengths:?}");
         let issue = |body: &str| cost(body, Misses::default()).issue;
         assert!(issue(&long) > 1.4 * issue(&short));
-        assert_eq!(longest_loop(&kernel("add.u32 %r1, %r1, %r2;")), 0);
+        assert_eq!(longest_loop("add.u32 %r1, %r1, %r2;"), 0);
+    }
+
+    #[test]
+    fn loads_from_global_memory_count_by_the_loops_around_them() {
+        let share = |body: &str| Shape::of(&Machine::H200, &kernel(body)).global_loads;
+        // The return is one instruction of each, and so is the jump into the loop.
+        let once = "ld.param.u64 %rd1, [p]; ld.global.b32 %r1, [%rd1]; ld.shared.b32 %r2, [s];";
+        assert_eq!(share(once), 1.0 / 3.0);
+        let generic = "ld.b32 %r1, [%rd1]; st.global.b32 [%rd1], %r1; ld.local.b32 %r2, [l];";
+        assert_eq!(share(generic), 1.0 / 4.0);
+        let looped = "L: ld.global.b32 %r1, [%rd1];\nsetp.ne.u32 %p, %r1, 0;\n@%p bra L;";
+        let trips = Machine::H200.trips;
+        assert_eq!(share(looped), trips / (3.0 * trips + 2.0));
     }
 
     #[test]

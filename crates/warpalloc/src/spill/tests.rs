@@ -345,7 +345,7 @@ fn a_reload_serves_readers_over_a_region_of_bounded_size() {
 
 /// Two halves of one register travel in one register of the other file.
 #[test]
-fn a_carrier_has_as_many_registers_as_what_it_carries() {
+fn a_carrier_has_the_registers_of_what_it_carries() {
     let mut machine = Target::builder("halves");
     let main = machine.file(FileInfo::new("R", 16).packed(2));
     let packed = machine.file(FileInfo::new("H", 8).packed(2).spills_via(main));

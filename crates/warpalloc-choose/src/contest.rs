@@ -1,5 +1,7 @@
 //! One kernel's candidates: built, judged or timed, and compared.
 
+use std::cmp::Ordering;
+
 use rayon::prelude::*;
 use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, Overflow, allocate_module};
 use warpalloc_sass::allocate::allocate_kernel;
@@ -158,12 +160,7 @@ impl Contest<'_> {
             false => expected_rank(&entrant.judged),
         };
         let best = entrants.into_iter().filter(better);
-        // Where a text and the same with its rest moved are expected to be alike, it is moved.
-        let is_moved = |entrant: &Entrant| entrant.judged.candidate.moves().is_some();
-        let best = best.min_by(|a, b| {
-            let by_rank = f64::total_cmp(&rank(a), &rank(b));
-            by_rank.then_with(|| is_moved(b).cmp(&is_moved(a)))
-        });
+        let best = best.min_by(|a, b| in_order((a, rank(a)), (b, rank(b))));
         let Some(best) = best else {
             let reason = match is_measured {
                 true => "left as it is: no candidate is faster",
@@ -538,6 +535,14 @@ fn expected_rank(judged: &Judged) -> f64 {
     }
 }
 
+/// The order of two entrants with these ranks: where a text and the same with its rest moved are
+/// expected to be alike, the moved one comes first.
+fn in_order(a: (&Entrant, f64), b: (&Entrant, f64)) -> Ordering {
+    let is_moved = |entrant: &Entrant| entrant.judged.candidate.moves().is_some();
+    let by_rank = f64::total_cmp(&a.1, &b.1);
+    by_rank.then_with(|| is_moved(b.0).cmp(&is_moved(a.0)))
+}
+
 fn unjudged(error: &JudgeError) -> String {
     format!("its machine code cannot be judged: {error}")
 }
@@ -642,6 +647,25 @@ mod tests {
             worth_it(rest(text, true), &original),
             worth_it(own, &original)
         );
+    }
+
+    #[test]
+    fn of_two_that_are_expected_alike_the_moved_one_is_taken() {
+        let of = SharedText::Pragma;
+        let entrant = |candidate| Entrant {
+            judged: Judged {
+                candidate,
+                ratios: Ok([0.5; 2]),
+            },
+            local_stores: 0,
+            cubin: None,
+            result: None,
+        };
+        let text = entrant(of.into());
+        let rest = entrant(Candidate::RestMoved { of, all: false });
+        assert_eq!(in_order((&rest, 0.5), (&text, 0.5)), Ordering::Less);
+        assert_eq!(in_order((&text, 0.5), (&rest, 0.5)), Ordering::Greater);
+        assert_eq!(in_order((&text, 0.4), (&rest, 0.5)), Ordering::Less);
     }
 
     #[test]

@@ -5,9 +5,15 @@
 
 All mutants are built at once, in a copy of HEAD under FOLDER: each changed line stands beside the original one, behind a
 switch that the variable MUTANT turns at run time. Those that do not build are taken out, lines that no test
-reaches are counted apart, and the tests run once per mutant that is left, or for a random sample of --count. Campaigns over
-random functions are left out, as in mutants.py, which breaks rules that have a name. A mutant that no test notices
-is a survivor, unless EQUIVALENT says why it changes no result: exits with 1 where there is one.
+reaches are counted apart, and the tests that reach a mutant run with it, for all of them or a random sample of --count.
+Campaigns over random functions are left out, as in mutants.py, which breaks rules that have a name. A mutant that no test
+notices is a survivor, unless mutate_equivalent.txt says why it changes no result: exits with 1 where there is one.
+
+With --hunt each survivor is held against as many random functions of fixed seeds; those that together show most are printed,
+for tests/tables/chosen.txt, and of the survivors that none shows it is said.
+
+FOLDER/results.json keeps what was noticed, by file, line and change; a later run tries only what nothing noticed, unless
+--afresh. What was not tried within --minutes is counted as such.
 """
 
 import argparse
@@ -17,19 +23,30 @@ import json
 import os
 import random
 import re
+import resource
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 from provenance import commit
 
 LIBRARY = Path("crates/warpalloc/src")
 PASSES = ["analysis", "cleanup", "coalesce", "colour", "emit", "frame", "interference", "passes", "pipeline", "spill"]
-TESTS = ["--lib", "--test", "filetests", "--test", "briggs", "--test", "fatpoint", "--test", "scan"]
+# The first notice most, in the least time.
+PROGRAMS = ["filetests", "tables", "warpalloc", "briggs", "scan"]
+TESTS = ["--lib"] + [word for name in PROGRAMS if name != "warpalloc" for word in ("--test", name)]
 # Campaigns over random functions notice much, and take long.
 SLOW = [word for name in ["random", "every", "any"] for word in ("--skip", name)]
-# A test takes seconds; a mutant that needs this many does not end.
-PATIENCE = 240
+# Nor is a test run that takes this many seconds.
+LONG = 2
+# A mutant that takes this many times the seconds of a processor that its tests take without it does not end.
+PATIENCE = 10
+# A mutant that wants more memory does not end either.
+MEMORY = 3 << 30
 
 # What becomes what. Both sides are as rustfmt sets them, so generics and paths are left alone.
 TURNS = [
@@ -52,30 +69,42 @@ CALLED = re.compile(r"^(\s*)([\w.\[\]()]+\.(?:push|insert|extend|remove|union|cl
 SWITCH = """
 /// Turns one mutant on, and tells which are reached.
 pub(crate) mod mutant {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    static ON: std::sync::LazyLock<u32> =
-        std::sync::LazyLock::new(|| std::env::var("MUTANT").map_or(u32::MAX, |number| number.parse().unwrap()));
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    /// The mutant that is on; above all numbers until that is known, and where all that are reached are written down.
+    static ON: AtomicU32 = AtomicU32::new(u32::MAX);
     static REACHED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
-    static FILE: std::sync::LazyLock<Option<std::sync::Mutex<std::fs::File>>> = std::sync::LazyLock::new(|| {
-        let path = std::env::var_os("MUTANTS_REACHED")?;
-        Some(std::sync::Mutex::new(std::fs::File::options().create(true).append(true).open(path).unwrap()))
-    });
+    #[inline]
     pub fn on(number: u32) -> bool {
-        if let Some(file) = &*FILE
-            && !REACHED[number as usize].swap(true, Ordering::Relaxed)
-        {
-            use std::io::Write;
-            writeln!(file.lock().unwrap(), "{number}").unwrap();
+        let on = ON.load(Ordering::Relaxed);
+        if on < u32::MAX { on == number } else { ask(number) }
+    }
+    #[cold]
+    fn ask(number: u32) -> bool {
+        if REACHED[number as usize].load(Ordering::Relaxed) {
+            return false;
         }
-        *ON == number
+        if let Some(path) = std::env::var_os("MUTANTS_REACHED") {
+            use std::io::Write;
+            REACHED[number as usize].store(true, Ordering::Relaxed);
+            let mut file = std::fs::File::options().create(true).append(true).open(path).unwrap();
+            file.write_all(format!("{number}\\n").as_bytes()).unwrap();
+            return false;
+        }
+        let on = std::env::var("MUTANT").map_or(COUNT, |number| number.parse().unwrap());
+        ON.store(on, Ordering::Relaxed);
+        on == number
     }
 }
 """
 
-# Survivors that change no result, by file and changed line, and why.
-EQUIVALENT = {}
+# Survivors that change no result: `FILE`, `LINE`, `CHANGED LINE` and why, one to a paragraph.
+EQUIVALENT = Path(__file__).with_name("mutate_equivalent.txt")
 
-Mutant = collections.namedtuple("Mutant", "path line old new")
+# A change, and which of the same changes of equal lines of a file it is.
+Mutant = collections.namedtuple("Mutant", "path line old new nth")
+# The number of no mutant.
+NONE = 10**6
+REFUSED = "the compiler refuses it"
 
 
 def arguments():
@@ -85,47 +114,115 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", action="append")
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--afresh", action="store_true")
+    parser.add_argument("--hunt", type=int, metavar="FUNCTIONS", default=0)
     return parser.parse_args()
 
 
 def main():
     args = arguments()
-    source = args.work / "source"
-    source.mkdir(parents=True, exist_ok=True)
+    source, original = args.work / "source", args.work / "original"
+    shutil.rmtree(original, ignore_errors=True)
+    original.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], capture_output=True, check=True).stdout
-    subprocess.run(["tar", "x", "-C", source], input=archive, check=True)
+    subprocess.run(["tar", "x", "-C", original], input=archive, check=True)
     environment = os.environ | {"CARGO_TARGET_DIR": str((args.work / "target").resolve()), "RUST_BACKTRACE": "0"}
-    mutants = [mutant for path in sorted((source / LIBRARY).rglob("*.rs")) for mutant in mutations(path, source, args.only)]
-    mutants, programs = build(mutants, source, environment)
-    reached = reach(programs, source, environment, args.work)
+    kept = Kept(args.work / "results.json", args.afresh)
+    mutants = [mutant for path in sorted((original / LIBRARY).rglob("*.rs")) for mutant in mutations(path, original, args.only)]
+    mutants, programs = build(mutants, original, source, environment, kept)
+    reached, seconds = reach(programs, source, environment, args.work)
     numbers = sorted(reached)
     if args.count is not None:
         numbers = sorted(random.Random(args.seed).sample(numbers, min(args.count, len(numbers))))
+    deadline = time.monotonic() + 60 * args.minutes
+
+    def attempt(number):
+        noticed = kept.noticed(mutants[number])
+        if noticed is None and time.monotonic() < deadline:
+            noticed = first_failure(programs, reached[number], seconds, source, environment, number)
+            kept.keep(mutants[number], noticed)
+        return noticed
+
+    counts, rows, equivalent, survivors = collections.defaultdict(collections.Counter), [], equivalents(), []
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for done, (number, noticed) in enumerate(zip(numbers, pool.map(attempt, numbers)), 1):
+            mutant = mutants[number]
+            why = equivalent.pop(place(mutant), None)
+            outcome = "noticed" if noticed else "untried" if noticed is None else "equivalent" if why else "survivors"
+            counts[folder_of(mutant)][outcome] += 1
+            if outcome in ("equivalent", "survivors"):
+                rows.append((mutant, why or "**nothing notices**"))
+            if outcome == "survivors":
+                survivors.append(number)
+            print(f"{done} of {len(numbers)}: {mutant.path}:{mutant.line + 1}: {mutant.new.strip()}: {noticed or outcome}", file=sys.stderr, flush=True)
+    report(args, len(mutants), len(reached), len(numbers), counts, rows)
+    if args.hunt:
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            hunt(pool, programs["tables"], source, environment, args.hunt, {number: mutants[number] for number in survivors})
+    if args.count is None and args.only is None:
+        for stale in equivalent:
+            print(f"{EQUIVALENT.name} names what is no mutant: {stale}", file=sys.stderr)
+    sys.exit(any(tally["survivors"] for tally in counts.values()))
+
+
+def report(args, built, reached, chosen, counts, rows):
+    """The page, as Markdown."""
     print("# Mutants of every pass\n")
     print(f"`bench/mutate.py{''.join(' ' + word for word in options(args))}` at {commit()}. One operator turned or one statement dropped; the tests")
-    print("are those that need no random functions.\n")
-    print(f"{len(mutants)} mutants build, {len(reached)} of them are reached by a test; {len(numbers)} were tried.\n")
-    counts, rows = collections.defaultdict(collections.Counter), []
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        tried = pool.map(lambda number: first_failure(programs, source, environment, number), numbers)
-        for done, (number, noticed) in enumerate(zip(numbers, tried), 1):
-            mutant = mutants[number]
-            key = (mutant.path, mutant.new.strip())
-            outcome = "noticed" if noticed else "equivalent" if key in EQUIVALENT else "survivors"
-            counts[mutant.path.split("/")[0].removesuffix(".rs")][outcome] += 1
-            if outcome != "noticed":
-                rows.append((mutant, EQUIVALENT.get(key, "**nothing notices**")))
-            print(f"{done} of {len(numbers)}: {mutant.path}:{mutant.line + 1}: {mutant.new.strip()}: {noticed or outcome}", file=sys.stderr, flush=True)
-    print("| folder | tried | noticed | equivalent | survivors |\n|---|---|---|---|---|")
-    for folder, tally in sorted(counts.items()):
-        print(f"| {folder} | {tally.total()} | {tally['noticed']} | {tally['equivalent']} | {tally['survivors']} |")
+    print("are those that need no random functions, and tables of generated functions of fixed seeds.\n")
+    print(f"{built} mutants build, {reached} of them are reached by a test; {chosen} were chosen.\n")
+    outcomes = ["noticed", "equivalent", "survivors", "untried"]
+    print(f"| folder | chosen | {' | '.join(outcomes)} |\n|---|{'---|' * (1 + len(outcomes))}")
     everything = sum(counts.values(), collections.Counter())
-    print(f"| all | {everything.total()} | {everything['noticed']} | {everything['equivalent']} | {everything['survivors']} |")
+    for folder, tally in [*sorted(counts.items()), ("all", everything)]:
+        print(f"| {folder} | {tally.total()} | {' | '.join(str(tally[outcome]) for outcome in outcomes)} |")
     if rows:
         print("\n| place | line | becomes | |\n|---|---|---|---|")
     for mutant, why in rows:
         print(f"| {mutant.path}:{mutant.line + 1} | {code(mutant.old)} | {code(mutant.new)} | {why} |")
-    sys.exit(everything["survivors"] > 0)
+
+
+def folder_of(mutant):
+    """The folder of a pass; colourers have one each."""
+    words = mutant.path.split("/")
+    return "/".join(words[:2]) if words[0] == "colour" and len(words) > 2 else words[0].removesuffix(".rs")
+
+
+def place(mutant):
+    return mutant.path, mutant.old.strip(), mutant.new.strip() or "dropped", mutant.nth
+
+
+def equivalents():
+    """Why mutants change no result, by place."""
+    found = {}
+    for paragraph in EQUIVALENT.read_text().split("\n\n"):
+        lines = [line for line in paragraph.splitlines() if not line.startswith("#")]
+        if lines:
+            path, old, new, why = lines[0], lines[1].strip(), lines[2].strip(), " ".join(line.strip() for line in lines[3:])
+            path, _, nth = path.partition(" ")
+            found[path, old, new, int(nth or 1) - 1] = why
+    return found
+
+
+class Kept:
+    """What is known of mutants from runs before, in a file."""
+
+    def __init__(self, path, afresh):
+        self.path, self.lock = path, threading.Lock()
+        self.results = json.loads(path.read_text()) if path.exists() and not afresh else {}
+
+    def keep(self, mutant, result):
+        with self.lock:
+            self.results["\t".join(map(str, place(mutant)))] = result
+            self.path.write_text(json.dumps(self.results, indent=0))
+
+    def noticed(self, mutant):
+        """The tests that noticed a mutant; nothing where none is known to."""
+        return self.results.get("\t".join(map(str, place(mutant)))) or None
+
+    def builds(self, mutant):
+        return self.noticed(mutant) != REFUSED
 
 
 def options(args):
@@ -144,6 +241,12 @@ def mutations(path, source, only):
     folder = inside.split("/")[0].removesuffix(".rs")
     if folder not in (only or PASSES) or path.stem in ("tests", "display"):
         return
+    seen = collections.Counter()
+
+    def mutant(number, line, changed):
+        seen[line.strip(), changed.strip()] += 1
+        return Mutant(inside, number, line, changed, seen[line.strip(), changed.strip()] - 1)
+
     for number, line in enumerate(path.read_text().splitlines()):
         if line.startswith("#[cfg(test)]"):
             return
@@ -153,16 +256,16 @@ def mutations(path, source, only):
             if line.count(old) == 1 and (old != "!" or re.search(r"(^|[ (&|])!\w", line)):
                 changed = line.replace(old, new)
                 if nested(line, [changed], [0]):
-                    yield Mutant(inside, number, line, changed)
+                    yield mutant(number, line, changed)
         if CALLED.match(line):
-            yield Mutant(inside, number, line, "")
+            yield mutant(number, line, "")
 
 
-def build(mutants, source, environment):
+def build(mutants, original, source, environment, kept):
     """Builds all mutants into one library; drops those that the compiler refuses."""
-    originals = {path: (source / LIBRARY / path).read_text() for path in {mutant.path for mutant in mutants}}
-    crate = source / LIBRARY / "lib.rs"
-    front = crate.read_text()
+    mutants = [mutant for mutant in mutants if kept.builds(mutant)]
+    originals = {path: (original / LIBRARY / path).read_text() for path in {mutant.path for mutant in mutants}}
+    front = (original / LIBRARY / "lib.rs").read_text()
     while True:
         lines = {path: text.splitlines() for path, text in originals.items()}
         by_line = collections.defaultdict(list)
@@ -170,14 +273,15 @@ def build(mutants, source, environment):
             by_line[mutant.path, mutant.line].append(number)
         for (path, line), numbers in by_line.items():
             lines[path][line] = nested(originals[path].splitlines()[line], [mutants[n].new for n in numbers], numbers)
-        for path, text in lines.items():
-            (source / LIBRARY / path).write_text("\n".join(text) + "\n")
-        crate.write_text(front + SWITCH.replace("COUNT]", f"{len(mutants)}]").replace("; COUNT", f"; {len(mutants)}"))
-        run = subprocess.run(["cargo", "test", "--no-run", "--message-format=json", "-p", "warpalloc", *TESTS], cwd=source, env=environment,
-                             capture_output=True, text=True)
-        messages = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        changed = {LIBRARY / path: "\n".join(text) + "\n" for path, text in lines.items()}
+        changed[LIBRARY / "lib.rs"] = front + SWITCH.replace("COUNT", str(len(mutants)))
+        copy(original, source, changed)
+        run, messages = cargo(["check"], source, environment)
         if run.returncode == 0:
-            return mutants, {m["target"]["name"]: m["executable"] for m in messages if m.get("executable")}
+            run, messages = cargo(["test", "--no-run", *TESTS], source, environment)
+        if run.returncode == 0:
+            built = {m["target"]["name"]: str(Path(m["executable"]).resolve()) for m in messages if m.get("executable")}
+            return mutants, {name: built[name] for name in PROGRAMS}
         errors = [m["message"] for m in messages if m["reason"] == "compiler-message" and m["message"]["level"] == "error"]
         left = [mutant for mutant in mutants if not any(is_blamed(mutant, error, False) for error in errors)]
         if len(left) == len(mutants):
@@ -185,7 +289,29 @@ def build(mutants, source, environment):
         print(f"{len(mutants) - len(left)} mutants do not build", file=sys.stderr, flush=True)
         if len(left) == len(mutants):
             sys.exit(run.stderr[-3000:])
+        for mutant in set(mutants) - set(left):
+            kept.keep(mutant, REFUSED)
         mutants = left
+
+
+def copy(original, source, changed):
+    """Makes `source` the original with some files changed; what is as it should be keeps its time, and is not built again."""
+    for path in [path for path in source.rglob("*") if path.is_file()]:
+        if not (original / path.relative_to(source)).exists():
+            path.unlink()
+    for path in [path for path in original.rglob("*") if path.is_file()]:
+        inside = path.relative_to(original)
+        content = changed[inside].encode() if inside in changed else path.read_bytes()
+        copied = source / inside
+        if not copied.exists() or copied.read_bytes() != content:
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(content)
+            copied.chmod(path.stat().st_mode)
+
+
+def cargo(command, source, environment):
+    run = subprocess.run(["cargo", *command, "--message-format=json", "-p", "warpalloc"], cwd=source, env=environment, capture_output=True, text=True)
+    return run, [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
 
 
 def is_blamed(mutant, error, between):
@@ -212,30 +338,96 @@ def nested(old, changes, numbers):
 
 
 def reach(programs, source, environment, work):
-    """The mutants whose line a test runs."""
+    """The tests that run the line of each mutant, and the seconds of a processor that each test takes."""
+    kept = work / "reached.json"
+    made = {name: Path(program).stat().st_mtime for name, program in programs.items()}
+    if kept.exists() and (known := json.loads(kept.read_text()))["made"] == made:
+        tests = known["tests"]
+    else:
+        tests = [test for name in programs for test in reach_one(name, programs[name], source, environment, work)]
+        kept.write_text(json.dumps({"made": made, "tests": tests}))
+    reached, seconds = collections.defaultdict(list), {}
+    for name, test, taken, numbers in tests:
+        seconds[name, test] = taken
+        for number in numbers:
+            reached[number].append((name, test))
+    return reached, seconds
+
+
+def reach_one(name, program, source, environment, work):
     path = (work / "reached").resolve()
-    path.unlink(missing_ok=True)
-    for program in programs.values():
-        run = subprocess.run([program, "--quiet", *SLOW], cwd=source / LIBRARY.parent, env=environment | {"MUTANTS_REACHED": str(path)},
+    listed = subprocess.run([program, "--list", "--format=terse", *SLOW], cwd=source / LIBRARY.parent, capture_output=True, text=True, check=True)
+    for test in re.findall(r"^(.*): test$", listed.stdout, re.M):
+        path.unlink(missing_ok=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        run = subprocess.run([program, "--exact", test], cwd=source / LIBRARY.parent, env=environment | {"MUTANTS_REACHED": str(path)},
                              capture_output=True, text=True)
         if run.returncode:
-            sys.exit(f"the tests fail without a mutant\n{run.stdout[-3000:]}")
-    return {int(line) for line in path.read_text().split()}
+            sys.exit(f"a test fails without a mutant\n{run.stdout[-3000:]}")
+        taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        if taken < LONG or name == "tables":
+            yield name, test, taken, sorted(map(int, path.read_text().split())) if path.exists() else []
 
 
-def first_failure(programs, source, environment, number):
-    """The tests that fail first; nothing where all pass."""
-    for program in programs.values():
-        try:
-            run = subprocess.run([program, "--quiet", *SLOW], cwd=source / LIBRARY.parent, env=environment | {"MUTANT": str(number)},
-                                 capture_output=True, text=True, timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
+def first_failure(programs, tests, seconds, source, environment, number):
+    """The first test that fails; False where all pass."""
+    for name, program in programs.items():
+        own = [test for program, test in tests if program == name]
+        if not own:
+            continue
+        patience = 2 + int(PATIENCE * sum(seconds[name, test] for test in own))
+        run = subprocess.Popen([program, "--exact", *own], cwd=source / LIBRARY.parent, env=environment | {"MUTANT": str(number)}, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=lambda: limit(patience))
+        # The rest of the tests need not be waited for.
+        failed = next((line for line in run.stdout if line.endswith(" ... FAILED\n")), None)
+        if failed:
+            run.kill()
+        code = run.wait()
+        if failed:
+            return failed.removeprefix("test ").removesuffix(" ... FAILED\n")
+        if code == -signal.SIGXCPU:
             return "it does not end"
-        if run.returncode:
-            said = run.stdout + run.stderr
-            names = re.findall(r"^(\w+\.(?:txt|ptx)), ", said, re.M) or re.findall(r"^---- (\S+) stdout ----$", said, re.M)
-            return ", ".join(dict.fromkeys(names[:3])) or "a crash"
-    return None
+        if code:
+            return "a crash"
+    return False
+
+
+def hunt(pool, program, source, environment, count, survivors):
+    """Says which random functions show survivors."""
+
+    def rows(number):
+        # One that does not end is stopped; what it printed until then counts.
+        run = subprocess.run([program, "--quiet", "--ignored", "--nocapture", "rows_of_seeds"], cwd=source / LIBRARY.parent,
+                             env=environment | {"MUTANT": str(number), "WARPALLOC_SEEDS": f"1,{count}"}, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True, preexec_fn=lambda: limit(10 + count // 20))
+        return {int(row.split()[0]): row for row in run.stdout.splitlines() if re.match(r"\d+ \w", row)}
+
+    usual = rows(NONE)
+    shown, unseen = {}, []
+    for number, found in zip(survivors, pool.map(rows, survivors)):
+        seeds = {seed for seed in usual if found.get(seed) != usual[seed]}
+        # Of what crashes, only the function with which it does so.
+        crashed = min((seed for seed in usual if seed not in found), default=None)
+        seeds = {seed for seed in seeds if crashed is None or seed <= crashed}
+        if seeds:
+            shown[number] = seeds
+        else:
+            unseen.append(number)
+    chosen = []
+    while shown:
+        tally = collections.Counter(seed for seeds in shown.values() for seed in seeds)
+        best = max(sorted(tally), key=tally.get)
+        chosen.append(best)
+        shown = {number: seeds for number, seeds in shown.items() if best not in seeds}
+    print(f"hunted: {len(survivors) - len(unseen)} of {len(survivors)} are shown by seeds {' '.join(map(str, sorted(chosen)))}", file=sys.stderr)
+    for number in unseen:
+        mutant = survivors[number]
+        print(f"unseen: {mutant.path}:{mutant.line + 1}: {mutant.old.strip()} -> {mutant.new.strip() or 'dropped'}", file=sys.stderr)
+
+
+def limit(seconds):
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 main()

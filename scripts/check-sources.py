@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that docs/sources.md is true to the tree.
 
-Every file and every test it names must exist, its links must lead somewhere, and every
+Every fact must have a status and a test, every file and every test it names must exist, its links must lead somewhere, and every
 `sources.md#anchor` cited in code or on another page must be one of its anchors.
 """
 
@@ -42,9 +42,18 @@ def main():
     own, own_and_headings = anchors("docs/sources.md")
     problems = [f"the anchor `{a}` stands twice" for a in sorted(set(own)) if own.count(a) > 1]
 
+    facts = page[: page.index('<a id="contradictions">')].split("\n### ")[1:]
+    for title, _, fact in (fact.partition("\n") for fact in facts):
+        if not re.search(r"^\*\*(As reported|Differently|Inert|Absent)\b", fact, re.MULTILINE):
+            problems.append(f"`{title}` has no status")
+        if not re.search(r"\*(Test|File):\*|\*Nothing to test\.\*", fact):
+            problems.append(f"`{title}` has no test")
     for name in set(re.findall(r"`([\w./-]+\.rs)`", page)):
         if not any(f"/{path}".endswith(f"/{name}") for path in sources):
             problems.append(f"there is no file `{name}`")
+    for name in set(re.findall(r"`(\w+\.txt)`", page)):
+        if not tracked(f"*/filetests/{name}"):
+            problems.append(f"there is no file test `{name}`")
     # A name of four words or more is a test, or in parentheses behind a file a function.
     for before, name in set(re.findall(r"(.)`(\w+)`", page, re.DOTALL)):
         if name.count("_") >= 3 and name not in (functions if before == "(" else tests):

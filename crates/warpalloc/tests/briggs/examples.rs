@@ -55,6 +55,37 @@ fn twenty_one_values_live_at_once_spill_six_at_fifteen_registers() {
     assert_eq!(allocate(&function, &target).stats.spilled, 0);
 }
 
+/// Neither switches of arguments and results nor a factor on all spill costs tell generations
+/// apart (`docs/sources.md#coalescing-by-generation`).
+#[test]
+fn arguments_results_and_spills_are_coalesced_alike_on_all_generations() {
+    let text = "
+        device f {
+        block0:
+            v0:r32 @ R0, v1:r32 @ R1 = arguments : write
+            v2:r32 = mov v0 : copy
+            v3:r32 = mov v1 : copy
+            v4:r32 = load v2 : read
+            v5:r32 = load v3 : read
+            v6:r32 = load v4 : read
+            v7:r32 = add v5, v6
+            v8:r32 = add v7, v4
+            v9:r32 = add v8, v3
+            v10:r32 = mov v9 : copy
+            ret v10 @ R0 : exit write
+        }";
+    let outcome = |sm: u32| {
+        let head = format!("target hardware sm_{sm} R=4\n");
+        let case = warpalloc::text::parse(&format!("{head}{text}")).unwrap();
+        let allocation = allocate(&case.function, &case.target);
+        assert_eq!(copies_left(&case.function, &allocation), 0, "sm_{sm}");
+        (allocation.registers, allocation.edits)
+    };
+    let of_80 = outcome(80);
+    assert_eq!(outcome(90), of_80);
+    assert_eq!(outcome(100), of_80);
+}
+
 /// Seven pairs fit fifteen registers; mask 0x5555 would offer an eighth that is not there.
 #[test]
 fn seven_pairs_fit_fifteen_registers_and_an_eighth_does_not() {

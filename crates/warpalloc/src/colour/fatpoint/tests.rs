@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
 use crate::generate::{self, Rng, Shape};
 use crate::ir::{Facts, LiveRanges, Program};
-use crate::options::{HoistPolicy, Knobs, Options, Strategy};
+use crate::options::knobs::KNOBS;
+use crate::options::{HoistPolicy, Kind as Values, Knobs, Options, Strategy};
 use crate::passes::hoist::hoist_invariants;
 use crate::scratch::Scratch;
 use crate::target::{Class, File, PReg, Target};
@@ -416,6 +417,50 @@ fn the_budget_model_decides_when_spills_are_forced_and_how_deep_guidance_goes() 
     assert!(differences(&flat, &all) > 0, "coefficient B");
     assert!(differences(&no_threshold, &all) > 0, "second breakpoint");
     assert!(differences(&late, &all) > 0, "first breakpoint");
+}
+
+/// What `warpalloc knobs` says of a knob without effect is true.
+#[test]
+fn inert_knobs_change_no_result() {
+    let defaults = crowded(&[]);
+    let inert = KNOBS.iter().filter(|knob| knob.inert.is_some());
+    let mut tried = 0;
+    for knob in inert {
+        let other = match (knob.kind, knob.default_value().as_str()) {
+            (Values::Bool, "true") => "false",
+            (Values::Bool, _) => "true",
+            _ => "1",
+        };
+        let setting = format!("{}={other}", knob.name);
+        assert_eq!(
+            differences(&defaults, &crowded(&[&setting])),
+            0,
+            "{setting}"
+        );
+        tried += 1;
+    }
+    assert!(tried > 0);
+}
+
+/// Slots count twice where a register holds two halves (`docs/sources.md#fatpoint-slot-modes`).
+#[test]
+fn halves_take_one_slot_each_of_two_to_a_register() {
+    let mut b = Builder::new("halves");
+    let block = b.block();
+    let values: Vec<VReg> = (0..30).map(|_| b.vreg(Class::R16)).collect();
+    for &v in &values {
+        b.inst(block, "produce").def(v).effect(Effect::Write);
+    }
+    for &v in &values {
+        b.inst(block, "consume").use_(v).effect(Effect::Write);
+    }
+    b.exit(block, "exit");
+    let f = b.finish();
+    let packed = Target::hardware_packed(80).unwrap();
+    let spilled = |target: Target| proved(&f, &target, &Options::default()).stats.spilled;
+    assert_eq!(spilled(packed.with_budget(File::R, 15)), 0);
+    assert_eq!(spilled(hardware(30)), 0);
+    assert!(spilled(hardware(15)) >= 15);
 }
 
 /// A cost above the threshold lifts a value out of the select phase.

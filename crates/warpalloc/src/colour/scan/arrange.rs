@@ -500,7 +500,11 @@ impl<'a, const W: usize> Assigner<'a, W> {
                         cost += 4 * evicts.map(|&b| i32::from(b)).sum::<i32>();
                     }
                 }
-                cost -= i32::from(hints[0] == Some(at)) + i32::from(hints[1] == Some(at));
+                let is_hinted = hints.contains(&Some(at));
+                let met = hints.iter().filter(|&&hint| hint == Some(at)).count();
+                cost -= met as i32;
+                let reserved = &self.reserved[item.shape.file];
+                cost += i32::from(!is_hinted && (at..at + width).any(|u| reserved.contains(u)));
             }
             if best.is_none_or(|(least, _)| cost < least) && self.link_fits(link, start, &closed) {
                 best = Some((cost, start));

@@ -46,21 +46,26 @@ pub(super) fn assign<const W: usize>(
     code: &Code,
     plan: Option<&Plan>,
     stores: &Stores,
+    most: [usize; FILES],
 ) -> Result<Assigned, usize> {
     let blocks = code.block_count();
     let unknown = PReg::new(File::MAIN, 0);
+    let congruence = Congruence::find(code);
     let mut assigner = Assigner::<W> {
         code,
         plan,
         stores,
-        affinities: Affinities::find(code),
+        affinities: Affinities::find(code, &congruence),
         next: NextUse::new(code),
         whole: std::array::from_fn(|file| open_units(code, file)),
         free: [UnitSet::EMPTY; FILES],
         owner: std::array::from_fn(|_| [NONE; 512]),
         ghost: std::array::from_fn(|_| [NONE; 512]),
         has_wide: [false; FILES],
-        congruence: Congruence::find(code),
+        used: [0; FILES],
+        most,
+        congruence,
+        reserved: [UnitSet::EMPTY; FILES],
         claims: std::array::from_fn(|file| vec![SmallVec::new(); code.units(file)]),
         last: std::array::from_fn(|_| [NONE; 512]),
         now: 0,
@@ -93,7 +98,7 @@ pub(super) fn assign<const W: usize>(
 
 pub(super) struct Assigner<'a, const W: usize> {
     pub(super) code: &'a Code<'a>,
-    plan: Option<&'a Plan>,
+    pub(super) plan: Option<&'a Plan>,
     stores: &'a Stores,
     pub(super) affinities: Affinities,
     pub(super) next: NextUse,
@@ -102,17 +107,23 @@ pub(super) struct Assigner<'a, const W: usize> {
     pub(super) owner: [[u32; 512]; FILES],
     /// The evicted value that each unit still holds.
     pub(super) ghost: [[u32; 512]; FILES],
-    has_wide: [bool; FILES],
-    congruence: Congruence,
+    pub(super) has_wide: [bool; FILES],
+    /// How many units are in use, counted up to the highest.
+    pub(super) used: [usize; FILES],
+    /// How many units are needed at once.
+    pub(super) most: [usize; FILES],
+    pub(super) congruence: Congruence,
+    /// Units of windows whose members are yet to come.
+    pub(super) reserved: [UnitSet<W>; FILES],
     /// The classes of values whose register each unit is.
-    claims: [Vec<SmallVec<[u32; 2]>>; FILES],
+    pub(super) claims: [Vec<SmallVec<[u32; 2]>>; FILES],
     /// Of the values that each unit had, the one that lives furthest; where values are
     /// spilled, and leave their registers early, the last.
-    last: [[u32; 512]; FILES],
+    pub(super) last: [[u32; 512]; FILES],
     /// The position at hand.
-    now: u32,
+    pub(super) now: u32,
     /// The position is the start of a loop.
-    is_at_header: bool,
+    pub(super) is_at_header: bool,
     /// Where each value in a register starts.
     pub(super) at: Vec<u16>,
     /// Where the predecessor at hand left each value.
@@ -212,18 +223,12 @@ impl<const W: usize> Assigner<'_, W> {
                     }
                 }
             }
-            for (value, at) in waiting {
-                let shape = code.shape(value);
-                match at != NOWHERE && self.is_free(shape, at as usize) {
-                    true => self.settle(value, at as usize),
-                    false => rest.push(value),
-                }
-            }
+            let is_moved = self.seat_params(waiting, &mut rest);
             for at in 0..self.out.exit.of(edge.from).len() {
                 let (value, _) = self.out.exit.of(edge.from)[at];
                 self.arriving[value as usize] = NOWHERE;
             }
-            if rest.is_empty() {
+            if rest.is_empty() && !is_moved {
                 self.out.continues[block.index()] = number;
             }
         } else {
@@ -250,55 +255,34 @@ impl<const W: usize> Assigner<'_, W> {
         Ok(())
     }
 
-    /// Notes that `value` is at `unit`, which its class claims from now on if it has no
-    /// register yet or a loop begins with it there.
-    fn claim(&mut self, value: u32, unit: usize) {
-        self.affinities.settle(value, unit);
-        let Some(class) = self.congruence.class(value) else {
-            return;
-        };
-        let decides = self.is_at_header && self.congruence.starts_at(value, self.now);
-        match self.congruence.unit(class) {
-            Some(known) if known == unit || !decides => return,
-            _ => {}
+    /// Seats parameters where their arguments are, as far as there is room; says whether one
+    /// is elsewhere. At the start of a loop groups go first, to where they can stay: others
+    /// are moved once, on the way in.
+    fn seat_params(
+        &mut self,
+        mut arrivals: SmallVec<[(u32, u16); 16]>,
+        rest: &mut SmallVec<[u32; 16]>,
+    ) -> bool {
+        if self.is_at_header {
+            arrivals.sort_by_key(|&(value, _)| self.window(value).is_none());
         }
-        self.congruence.set_unit(class, unit);
-        let claims = &mut self.claims[self.code.shape(value).file][unit];
-        if !claims.contains(&class) {
-            claims.push(class);
-        }
-    }
-
-    /// What it costs others if `value` takes `unit`.
-    #[inline]
-    fn cost_of_taking(&mut self, value: u32, file: usize, unit: usize) -> f32 {
-        let claims = &mut self.claims[file][unit];
-        let last = self.last[file][unit];
-        let own = self.congruence.class(value);
-        let after = match own {
-            Some(own) if last != NONE && self.congruence.unit(own).is_none() => {
-                self.congruence.cost_after(own, last)
+        let mut is_moved = false;
+        for (value, at) in arrivals {
+            let is_group = self.is_at_header && self.window(value).is_some();
+            let shape = self.code.shape(value);
+            let stays = at != NOWHERE
+                && self.is_free(shape, at as usize)
+                && (!is_group || self.suits(value, at as usize));
+            if stays {
+                self.settle(value, at as usize);
+            } else if is_group && let Some(at) = self.pick(value, None) {
+                self.settle(value, at);
+                is_moved = true;
+            } else {
+                rest.push(value);
             }
-            _ => 0.0,
-        };
-        if claims.is_empty() {
-            return after;
         }
-        let (congruence, now) = (&mut self.congruence, self.now);
-        claims.retain(|class| {
-            congruence.unit(*class) == Some(unit) && congruence.is_pending(*class, now)
-        });
-        let others = claims.iter().filter(|class| Some(**class) != own);
-        let new = own.filter(|&class| congruence.unit(class).is_none());
-        let costs = others.map(|&class| {
-            let cost = congruence.cost_of_taking(class, value);
-            match new {
-                Some(new) => cost + congruence.cost_of_sharing(new, class),
-                None => cost,
-            }
-        });
-        let cost: f32 = costs.sum();
-        cost + after
+        is_moved
     }
 
     /// Seats what the block begins with largest first, wherever it comes from.
@@ -449,26 +433,6 @@ impl<const W: usize> Assigner<'_, W> {
         }
     }
 
-    /// Where the source of a copy to `value` is, if it dies here.
-    fn copied_from(&self, block: Block, step: Step, value: u32, dying: &[u32]) -> Option<usize> {
-        let code = self.code;
-        let source = match code.op(block, step) {
-            Op::Inst { inst, values } if code.function.inst(*inst).kind == Kind::Copy => {
-                let operands = code.function.operands(*inst).iter().zip(values);
-                let reads = operands.filter(|(o, _)| o.role == Role::Use);
-                reads.map(|(_, v)| v.as_u32()).next()
-            }
-            Op::Copies(pairs) => {
-                let pair = pairs.iter().find(|(to, _)| to.as_u32() == value);
-                pair.map(|(_, from)| from.as_u32())
-            }
-            _ => None,
-        };
-        let source =
-            source.filter(|v| dying.contains(v) && code.shape(*v).file == code.shape(value).file);
-        source.map(|v| self.at[v as usize] as usize)
-    }
-
     /// Writes down the registers of a plain step whose results are in `results`.
     fn emit(&mut self, block: Block, step: Step, accesses: &[Access], results: &[(u32, u16)]) {
         let code = self.code;
@@ -601,78 +565,6 @@ impl<const W: usize> Assigner<'_, W> {
         PReg::new(file, self.at[value as usize] as usize)
     }
 
-    /// The units where `value` would like to start, the most wanted first.
-    #[inline]
-    pub(super) fn hints(&mut self, value: u32) -> [Option<usize>; 3] {
-        let [wanted, beside] = self.affinities.hints(value);
-        let class = self.congruence.class(value);
-        let class = class.and_then(|class| self.congruence.unit(class));
-        [wanted, class, beside]
-    }
-
-    /// A free register for `value`, `near` or one of its affinities if possible.
-    fn pick(&mut self, value: u32, near: Option<usize>) -> Option<usize> {
-        let shape = self.code.shape(value);
-        let [wanted, class, beside] = self.hints(value);
-        for unit in [near, wanted, class, beside].into_iter().flatten() {
-            if self.is_free(shape, unit) {
-                return Some(unit);
-            }
-        }
-        let starts = self.starts(shape);
-        let file = self.code.target.file(File::new(shape.file));
-        if file.has_order() {
-            return file.best_start(&starts);
-        }
-        if shape.width == 1 && !self.has_wide[shape.file] {
-            let mut best: Option<(f32, usize)> = None;
-            for unit in starts.iter() {
-                let cost = self.cost_of_taking(value, shape.file, unit);
-                if cost == 0.0 {
-                    return Some(unit);
-                }
-                if best.is_none_or(|(least, _)| cost < least) {
-                    best = Some((cost, unit));
-                }
-            }
-            return best.map(|(_, unit)| unit);
-        }
-        if shape.width == 1 {
-            // Leave whole pairs to those who need them.
-            let even = UnitSet::multiples_of(2);
-            let pairs = starts.without(&even).down(1).and(&starts).and(&even);
-            let mut alone = starts.without(&pairs);
-            for unit in pairs.iter() {
-                alone.remove(unit + 1);
-            }
-            if let Some(unit) = alone.lowest() {
-                return Some(unit);
-            }
-        }
-        starts.lowest()
-    }
-
-    /// Where something of `shape` could start.
-    pub(super) fn starts(&self, shape: Shape) -> UnitSet<W> {
-        let free = &self.free[shape.file];
-        if shape.width == 1 {
-            return *free;
-        }
-        let taken = UnitSet::first(self.code.units(shape.file)).without(free);
-        let first =
-            self.code.units(shape.file) + 1 - shape.width.min(self.code.units(shape.file) + 1);
-        let within = UnitSet::first(first);
-        let aligned = UnitSet::multiples_of(shape.align).and(&within);
-        aligned.without(&taken.blocked_starts(shape.width))
-    }
-
-    /// Whether something of `shape` can start at `unit`.
-    #[inline]
-    pub(super) fn is_free(&self, shape: Shape, unit: usize) -> bool {
-        let free = &self.free[shape.file];
-        unit.is_multiple_of(shape.align) && (unit..unit + shape.width).all(|u| free.contains(u))
-    }
-
     /// Puts `value` at `unit`.
     #[inline]
     pub(super) fn settle(&mut self, value: u32, unit: usize) {
@@ -684,6 +576,8 @@ impl<const W: usize> Assigner<'_, W> {
     #[inline]
     pub(super) fn occupy(&mut self, value: u32, unit: usize) {
         let shape = self.code.shape(value);
+        let used = &mut self.used[shape.file];
+        *used = (*used).max(unit + shape.width);
         for unit in unit..unit + shape.width {
             self.free[shape.file].remove(unit);
             self.owner[shape.file][unit] = value;

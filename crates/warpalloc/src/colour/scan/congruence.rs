@@ -94,6 +94,12 @@ impl Congruence {
         });
     }
 
+    /// The members of each class.
+    pub fn all_members(&self) -> impl Iterator<Item = &[u32]> {
+        let classes = self.classes.iter();
+        classes.map(|class| &self.members[class.next as usize..class.last as usize])
+    }
+
     /// The class of `value`, if it has one.
     #[inline]
     pub fn class(&self, value: u32) -> Option<u32> {

@@ -19,6 +19,7 @@ mod edges;
 mod entry;
 mod moves;
 mod next_use;
+mod pick;
 mod pins;
 mod pressure;
 mod remat;
@@ -156,10 +157,11 @@ fn attempt(
         None => Stores::none(code.target, space),
     };
     let widest = (0..code::FILES).map(|file| code.units(file)).max();
+    let most = std::array::from_fn(|file| pressure.most(file));
     let mut assigned = match widest.unwrap_or(0) {
-        0..=64 => assign::<1>(code, plan.as_ref(), &stores)?,
-        65..=256 => assign::<4>(code, plan.as_ref(), &stores)?,
-        _ => assign::<8>(code, plan.as_ref(), &stores)?,
+        0..=64 => assign::<1>(code, plan.as_ref(), &stores, most)?,
+        65..=256 => assign::<4>(code, plan.as_ref(), &stores, most)?,
+        _ => assign::<8>(code, plan.as_ref(), &stores, most)?,
     };
     edges::connect(code, plan.as_ref(), &mut stores, &mut assigned);
     Ok((assigned, stores))

@@ -35,6 +35,12 @@ impl Pressure {
         walk.pressure
     }
 
+    /// The most units of `file` in use anywhere.
+    pub fn most(&self, file: usize) -> usize {
+        let most = self.blocks.iter().map(|block| block[file]).max();
+        most.unwrap_or(0).max(0) as usize
+    }
+
     /// The most units of `file` in use in `block`.
     pub fn block(&self, block: Block, file: usize) -> i32 {
         self.blocks[block.index()][file]

@@ -84,8 +84,8 @@ impl Colourer for Briggs {
         let known = known
             .into_iter()
             .find(|(of, _)| of.begins_like(&self.attempt));
-        let spilled = match known {
-            Some((_, spilled)) => spilled.clone(),
+        let (spilled, colours) = match known {
+            Some((_, spilled)) => (spilled.clone(), None),
             None => {
                 let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
                 let bodies = problem.bodies(stats);
@@ -97,7 +97,9 @@ impl Colourer for Briggs {
                     let spilled = selected.spilled.clone();
                     self.first_rounds.push((self.attempt, spilled));
                 }
-                selected.spilled
+                // The first round spills the most, which leaves room to coalesce more.
+                let colours = (!is_first).then_some(selected.colours);
+                (selected.spilled, colours)
             }
         };
         let options = problem.options;
@@ -109,7 +111,10 @@ impl Colourer for Briggs {
             None => SpillChoice::exactly(spilled),
         };
         clock.lap(stats, "look ahead");
-        Ok(Verdict::Spill(choice))
+        Ok(match colours {
+            Some(colours) => Verdict::SpillBeside(choice, colours),
+            None => Verdict::Spill(choice),
+        })
     }
 
     fn recolour(

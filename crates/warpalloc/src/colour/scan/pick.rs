@@ -30,18 +30,21 @@ impl<const W: usize> Assigner<'_, W> {
                 return Some(unit);
             }
         }
-        let starts = self.starts(shape);
+        let mut starts = self.starts(shape);
         if let Some(window) = window
             && let Some(unit) = self.window_start(shape.file, window, &starts)
         {
             return Some(unit);
         }
-        let reserved = self.reserved[shape.file].blocked_starts(shape.width);
-        let open = starts.without(&reserved);
-        let has_room = open
-            .lowest()
-            .is_some_and(|unit| unit < self.used[shape.file]);
-        let starts = if has_room { open } else { starts };
+        let reserved = &self.reserved[shape.file];
+        if !reserved.is_empty() {
+            // Windows are worth moves, not another register.
+            let open = starts.without(&reserved.blocked_starts(shape.width));
+            let used = self.used[shape.file];
+            if open.lowest().is_some_and(|unit| unit < used) {
+                starts = open;
+            }
+        }
         let file = self.code.target.file(File::new(shape.file));
         if file.has_order() {
             return file.best_start(&starts);

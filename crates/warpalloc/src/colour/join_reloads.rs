@@ -1,18 +1,18 @@
 //! Joining the reloads of spilled values once there is a colouring to return to.
 //!
 //! Rounds that spill eagerly reload a value before each of its readers, which makes the
-//! most room. Afterwards reloads of one value are joined into longer live ranges, which take
-//! registers that all other values leave free. Joined pieces that find none are cut up again.
-//! If that does not settle them, the program stays as it was.
+//! most room. Afterwards reloads of one value are joined into longer live ranges. Joined
+//! pieces that find no register are cut up again, and if any other value finds none, the
+//! program stays as it was.
 
-use super::patch::patch;
 use super::rounds::Held;
-use super::{Coloured, Colourer, Colours, Problem};
-use crate::spill::{SpillChoice, Spiller};
+use super::{Coloured, Colourer, Colours, Problem, Verdict};
+use crate::ir::Value;
+use crate::spill::Spiller;
 use crate::stats::{Clock, Stats};
 
 /// Rounds in which joined reloads may settle before they are given up.
-const MAX_ROUNDS: u32 = 8;
+const MAX_ROUNDS: u32 = 4;
 
 /// `coloured` with fewer reloads, or as it was.
 pub(crate) fn join_reloads<'p, 'a>(
@@ -33,37 +33,31 @@ pub(crate) fn join_reloads<'p, 'a>(
     let ranges = coloured.problem.ranges(stats);
     let is_changed = joined.rewrite_if(|program, facts| spiller.join(program, facts, ranges) > 0);
     clock.lap(stats, "join reloads");
-    if is_changed && let Some(colours) = settle(&mut joined, &coloured.colours, spiller, stats) {
+    if is_changed && let Some(colours) = settle(&mut joined, spiller, colourer, stats) {
         coloured.problem = Held::Own(Box::new(joined));
         coloured.colours = colours;
     }
     coloured
 }
 
-/// A colouring of `joined`, with pieces that find no register cut up again; `colours` are of the
-/// program whose reloads were joined, and all other values keep theirs.
+/// A colouring of `joined`, with pieces that find no register cut up again.
 fn settle(
     joined: &mut Problem,
-    colours: &Colours,
     spiller: &mut Spiller,
+    colourer: &mut dyn Colourer,
     stats: &mut Stats,
 ) -> Option<Colours> {
     for _ in 0..MAX_ROUNDS {
-        let mut others = colours.clone();
-        for value in joined.program.values.keys() {
-            if spiller.home(value).is_some() {
-                others[value] = None;
-            }
-        }
-        let pieces = match patch(joined, others, stats) {
-            Ok(colours) => return Some(colours),
-            Err(without) => without,
+        let choice = match colourer.recolour(joined, joined.target, stats).ok()? {
+            Verdict::Coloured(colours) => return Some(colours),
+            Verdict::Stuck => return None,
+            Verdict::Spill(choice) => choice,
         };
-        if pieces.iter().any(|&value| spiller.home(value).is_none()) {
+        let is_piece = |v: &Value| spiller.home(*v).is_some();
+        if !choice.values.iter().all(is_piece) {
             return None;
         }
-        let pieces = SpillChoice::exactly(pieces);
-        joined.rewrite(|program, facts| spiller.spill(program, facts, &pieces));
+        joined.rewrite(|program, facts| spiller.spill(program, facts, &choice));
     }
     None
 }

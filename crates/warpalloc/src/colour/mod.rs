@@ -11,9 +11,7 @@ pub(crate) mod briggs;
 pub(crate) mod fatpoint;
 mod join_reloads;
 mod must_spill;
-mod patch;
 mod problem;
-mod reg_matrix;
 mod rounds;
 pub(crate) mod scan;
 mod shrink;
@@ -42,8 +40,6 @@ pub(crate) enum Verdict {
     Coloured(Colours),
     /// These values have to be spilled first.
     Spill(SpillChoice),
-    /// The same, and all other values have registers that they may keep.
-    SpillBeside(SpillChoice, Colours),
     /// A value that cannot be spilled finds no register, and no spill makes room for it.
     Stuck,
 }

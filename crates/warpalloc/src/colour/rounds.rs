@@ -1,6 +1,5 @@
 //! Rounds of colouring and spilling.
 
-use super::patch::patch;
 use super::{Colourer, Colours, Problem, Verdict};
 use crate::error::{Error, Place};
 use crate::frame::spill_space;
@@ -73,9 +72,11 @@ pub(crate) fn colour_until_done<'p, 'a>(
     for _ in 0..colourer.max_rounds(problem.options) {
         let verdict = colourer.colour(&problem, stats)?;
         stats.iterations += 1;
-        let (choice, beside) = match verdict {
-            Verdict::Spill(choice) => (choice, None),
-            Verdict::SpillBeside(choice, colours) => (choice, Some(colours)),
+        let choice = match verdict {
+            Verdict::Spill(choice) => {
+                trace!("round {}: spill {:?}", stats.iterations, choice.values);
+                choice
+            }
             Verdict::Stuck => return Ok(None),
             Verdict::Coloured(colours) => {
                 return Ok(Some(Coloured {
@@ -85,9 +86,8 @@ pub(crate) fn colour_until_done<'p, 'a>(
                 }));
             }
         };
-        trace!("round {}: spill {:?}", stats.iterations, choice.values);
         let mut clock = Clock::start();
-        let by = match &mut spiller {
+        let spiller = match &mut spiller {
             Some(spiller) => spiller,
             None => {
                 let space = spill_space(problem.program.function, problem.target, problem.options)?;
@@ -95,8 +95,8 @@ pub(crate) fn colour_until_done<'p, 'a>(
                 spiller.insert(Spiller::new(problem.target, policy, space))
             }
         };
-        let rewritten = problem.to_mut();
-        let counts = rewritten.rewrite(|program, facts| by.spill(program, facts, &choice));
+        let problem = problem.to_mut();
+        let counts = problem.rewrite(|program, facts| spiller.spill(program, facts, &choice));
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");
@@ -105,15 +105,6 @@ pub(crate) fn colour_until_done<'p, 'a>(
             return Ok(None);
         }
         check_spill_limit(stats, problem.options)?;
-        if let Some(colours) = beside
-            && let Ok(colours) = patch(&problem, colours, stats)
-        {
-            return Ok(Some(Coloured {
-                problem,
-                colours,
-                spiller,
-            }));
-        }
     }
     Ok(None)
 }

@@ -172,37 +172,3 @@ fn what_clean_up_passes_over_is_clean() {
     }
     assert!(passed_over > 20, "{passed_over}");
 }
-
-/// Spills after the first round leave room for their own pieces, and so does what joined reloads
-/// do not take: neither needs the graph again.
-#[test]
-fn pieces_take_registers_that_are_free_without_another_colouring() {
-    let options = Options::with_strategy(Strategy::Briggs);
-    let scratch = Scratch::default();
-    let mut rng = Rng::new(47);
-    let (mut spilling, mut rounds, mut colourings) = (0, 0, 0);
-    for _ in 0..150 {
-        let shape = Shape::random(300, &mut rng);
-        let budget = [8, 12, 16, 24][rng.below(4)];
-        let target = Target::hardware(90).unwrap().with_budget(File::R, budget);
-        let function = generate::function(&shape, &target, &mut rng);
-        let liveness = Liveness::compute(&function);
-        let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
-        let colourer = &mut *colour::colourer(&options);
-        let (first, _) = attempts(&options);
-        let Ok(base) = pipeline.prepare(first.hoist) else {
-            continue;
-        };
-        if let Ok(Candidate { allocation, .. }) = pipeline.attempt(&base, first, colourer)
-            && allocation.stats.edits.reloads > 0
-            && !allocation.stats.fell_back
-        {
-            spilling += 1;
-            rounds += allocation.stats.iterations;
-            colourings += allocation.stats.colourings;
-        }
-    }
-    assert!(spilling > 100, "{spilling}");
-    assert_eq!(colourings, rounds);
-    assert!(4 * rounds < 9 * spilling, "{rounds} for {spilling}");
-}

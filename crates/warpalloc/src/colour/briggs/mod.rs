@@ -84,8 +84,8 @@ impl Colourer for Briggs {
         let known = known
             .into_iter()
             .find(|(of, _)| of.begins_like(&self.attempt));
-        let (spilled, colours) = match known {
-            Some((_, spilled)) => (spilled.clone(), None),
+        let spilled = match known {
+            Some((_, spilled)) => spilled.clone(),
             None => {
                 let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
                 let bodies = problem.bodies(stats);
@@ -97,9 +97,7 @@ impl Colourer for Briggs {
                     let spilled = selected.spilled.clone();
                     self.first_rounds.push((self.attempt, spilled));
                 }
-                // The first round spills the most, which leaves room to coalesce more.
-                let colours = (!is_first).then_some(selected.colours);
-                (selected.spilled, colours)
+                selected.spilled
             }
         };
         let options = problem.options;
@@ -111,10 +109,7 @@ impl Colourer for Briggs {
             None => SpillChoice::exactly(spilled),
         };
         clock.lap(stats, "look ahead");
-        Ok(match colours {
-            Some(colours) => Verdict::SpillBeside(choice, colours),
-            None => Verdict::Spill(choice),
-        })
+        Ok(Verdict::Spill(choice))
     }
 
     fn recolour(

@@ -11,7 +11,7 @@
 //! | classes in order, one placement per file | [`class`], [`place_file`] |
 //! | constraints of a cluster | [`constraint`] |
 //! | six lists, assignment stack | [`order`] |
-//! | which units are held when | [`reg_matrix`](super::reg_matrix), [`UnitSet`](crate::target::UnitSet) |
+//! | which units are held when | [`reg_matrix`], [`UnitSet`](crate::target::UnitSet) |
 //! | choice among the free | [`histogram`] |
 //! | assignment | [`assign`] |
 //! | what to pre-allocate, what to rematerialise | [`mac`], [`remat`] |
@@ -40,6 +40,7 @@ mod order;
 mod overlap_index;
 mod place_file;
 mod progress;
+mod reg_matrix;
 mod remat;
 #[cfg(test)]
 mod tests;

@@ -506,10 +506,8 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
 /// The same of a candidate, whatever it leaves in local memory.
 fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
-        // Fewer warps are left to hide what fetching takes.
-        Candidate::Moved { all: true } | Candidate::RestMoved { all: true, .. }
-            if original.has_long_loop =>
-        {
+        // Shared memory leaves fewer warps to hide what fetching takes.
+        Candidate::Moved { all: true } | Candidate::RestMoved { .. } if original.has_long_loop => {
             0.0
         }
         _ if original.has_long_loop => WORTH_IT_ANYWHERE,
@@ -639,7 +637,7 @@ mod tests {
                 margin: 0,
             },
         ];
-        for all in [all, rest(pragma, true), rest(text, true)] {
+        for all in [all, rest(pragma, true), rest(text, true), rest(text, false)] {
             assert_eq!(worth_it(all, &long), 0.0);
         }
         assert!(worth_it(rest(pragma, false), &original) < worth_it(rest(text, false), &original));

@@ -29,6 +29,11 @@ const WORTH_IT_IN_PLACE: f64 = 0.95;
 const WORTH_IT_IN_PART: f64 = 0.9;
 /// The same where it is not known, or where a loop is longer than any that the judge was fitted to.
 const WORTH_IT_ANYWHERE: f64 = 0.8;
+/// The same for every candidate where a multiprocessor holds no more than [`FEW_WARPS`]: what these
+/// do not hide depends on the exact schedule.
+const WORTH_IT_WITH_FEW_WARPS: f64 = 0.86;
+/// Three of each scheduler.
+const FEW_WARPS: u32 = 12;
 /// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
 /// compared with others: what ptxas makes of the registers it is left is known least.
 const LEFT_REGISTERS: f64 = 1.15;
@@ -505,6 +510,14 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
 
 /// The same of a candidate, whatever it leaves in local memory.
 fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
+    let worth_it = with_many_warps(candidate, original);
+    match original.warps <= FEW_WARPS {
+        true => worth_it.min(WORTH_IT_WITH_FEW_WARPS),
+        false => worth_it,
+    }
+}
+
+fn with_many_warps(candidate: Candidate, original: &Estimate) -> f64 {
     match candidate {
         // Shared memory leaves fewer warps to hide what fetching takes.
         Candidate::Moved { all: true } | Candidate::RestMoved { .. } if original.has_long_loop => {
@@ -512,7 +525,7 @@ fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
         }
         _ if original.has_long_loop => WORTH_IT_ANYWHERE,
         Candidate::SharedPragma => WORTH_IT_WITH_PRAGMA,
-        Candidate::RestMoved { of, .. } => worth_it(of.into(), original),
+        Candidate::RestMoved { of, .. } => with_many_warps(of.into(), original),
         Candidate::Moved { all: true } => WORTH_IT_MOVED,
         Candidate::Moved { all: false } => WORTH_IT_IN_PLACE,
         Candidate::Spilled => WORTH_IT / UNSCHEDULED,
@@ -645,6 +658,23 @@ mod tests {
             worth_it(rest(text, true), &original),
             worth_it(own, &original)
         );
+    }
+
+    #[test]
+    fn with_few_warps_every_candidate_must_be_worth_as_much_as_the_pragma() {
+        let [mut many, mut few] = [Estimate::of_stores(64); 2];
+        (many.warps, few.warps) = (FEW_WARPS + 1, FEW_WARPS);
+        let strategy = Strategy::Briggs;
+        let own = Candidate::Allocated {
+            strategy,
+            margin: 0,
+        };
+        for candidate in [own, Candidate::Moved { all: false }] {
+            assert_eq!(worth_it(candidate, &few), WORTH_IT_WITH_FEW_WARPS);
+            assert!(worth_it(candidate, &many) > WORTH_IT_WITH_FEW_WARPS);
+        }
+        let spilled = Candidate::Spilled;
+        assert_eq!(worth_it(spilled, &few), worth_it(spilled, &many));
     }
 
     #[test]

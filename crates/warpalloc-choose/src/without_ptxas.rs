@@ -44,6 +44,9 @@ const FEW_WARPS: u32 = 12;
 /// The share of loads from global memory above which much depends on how early they are: ptxas moves
 /// them ahead of their readers, and spill code, which stays in its place, is in their way.
 const MANY_LOADS: f64 = 0.125;
+/// The share of instructions that ptxas expands above which a text does not tell how many registers
+/// its machine code takes: spill code for the cap leaves none to the sequences.
+const MANY_EXPANDED: f64 = 0.125;
 /// The estimate over that of the [better ptxas](BETTER_PTXAS) up to which a doubtful candidate is taken.
 const CLEARLY_BETTER: f64 = 0.8;
 
@@ -164,6 +167,11 @@ impl Contest<'_> {
                 shape.longest_loop
             ));
         }
+        if shape.expanded > MANY_EXPANDED {
+            return left(
+                "ptxas makes sequences of its products and divisions, which take registers of their own",
+            );
+        }
         let dynamic = self.request.dynamic_shared;
         let dynamic = dynamic.filter(|_| self.facts.sized_at_launch).unwrap_or(0);
         let threads = entry.block_threads.or(self.request.options.block);
@@ -254,7 +262,9 @@ impl Contest<'_> {
                 }
             };
             let words = spilled.frame.div_ceil(4);
-            let reason = if is_in_doubt(spilled.resources.warps(), shape) {
+            // Where ptxas spills too, it does so around spill code that stays in its place.
+            let is_in_part = margin < 0 && words < kernel.registers;
+            let reason = if is_in_part || is_in_doubt(spilled.resources.warps(), shape) {
                 let over = self.over_better_ptxas(reading, &spilled, kernel)?;
                 judged(over.clone());
                 let over = Judged {
@@ -484,7 +494,17 @@ mod tests {
             "in doubt"
         );
         let in_part = "fatpoint, shared, cap +16";
-        assert_eq!(told(sha, "sha256_x3", 64, 256), is(in_part, 2, 2));
+        assert_eq!(told(fft, "fft32", 48, 128), is(in_part, 2, 2));
+        assert_eq!(
+            told(sha, "sha256_x3", 64, 256),
+            is(pragma, 2, 3),
+            "in part, with little to spill"
+        );
+        assert_eq!(
+            told("wide.sm_90.ptx", "limbs", 24, 128),
+            is("original", 1, 0),
+            "products of 64 bits"
+        );
     }
 
     #[test]
@@ -512,6 +532,7 @@ mod tests {
         let shape = |global_loads: f64| Shape {
             longest_loop: 0,
             global_loads,
+            expanded: 0.0,
         };
         assert!(!is_in_doubt(12, &shape(0.1)));
         assert!(is_in_doubt(11, &shape(0.0)));

@@ -133,15 +133,15 @@ fn without_ptxas_it_counts_how_much_there_is_to_spill() {
 #[test]
 fn without_ptxas_a_frame_that_does_not_fit_is_left_to_ptxas_in_part() {
     let options = ModuleOptions {
-        block: Some(256),
-        ..options("sha256_x3", 64)
+        block: Some(128),
+        ..options("fft32", 48)
     };
-    let choice = chosen(&corpus("sha256.sm_90.ptx"), &options, None);
+    let choice = chosen(&corpus("fft16.sm_90.ptx"), &options, None);
     let kernel = &choice.kernels[0];
     assert_eq!(kernel.chosen.to_string(), "fatpoint, shared, cap +16");
     assert!(kernel.candidates[0].ratios.is_err(), "{kernel:?}");
     let text = &choice.result.text;
-    assert!(text.contains("__warpalloc_slots") && text.contains(".maxnreg 64"));
+    assert!(text.contains("__warpalloc_slots") && text.contains(".maxnreg 48"));
 }
 
 /// Of the stencil's instructions a quarter loads from global memory, and few warps are left to the

@@ -514,7 +514,7 @@ pub fn messages(file: &report::File, args: &AllocArgs) -> Vec<Message> {
         let (name, told) = (&choice.name, best::told(choice));
         said.push(Message::Note(format!("{}: `{name}`: {told}", input.name)));
         if output::is_verbose() {
-            said.push(Message::Note(best::table(choice)));
+            said.extend(best::table(choice).map(Message::Note));
         }
     }
     for function in &result.functions {

@@ -162,9 +162,11 @@ pub fn told(choice: &KernelChoice) -> String {
     }
 }
 
-/// What a kernel's candidates are expected to cost, as lines.
-pub fn table(choice: &KernelChoice) -> String {
-    let mut out = format!("{:<26} {:>6} {:>6}", "candidate", "alone", "full");
+/// What a kernel's candidates are expected to cost, as lines; none where nothing was tried.
+pub fn table(choice: &KernelChoice) -> Option<String> {
+    let names = choice.candidates.iter().map(|c| c.candidate.to_string());
+    let width = names.map(|name| name.len()).max()?.max(24);
+    let mut out = format!("{:<width$}   {:>6} {:>6}", "candidate", "alone", "full");
     for judged in &choice.candidates {
         let mark = if judged.candidate == choice.chosen {
             " *"
@@ -173,11 +175,11 @@ pub fn table(choice: &KernelChoice) -> String {
         };
         let name = judged.candidate.to_string();
         let _ = match &judged.ratios {
-            Ok([alone, full]) => write!(out, "\n{name:<26} {alone:>6.2} {full:>6.2}{mark}"),
-            Err(reason) => write!(out, "\n{name:<26} {reason}"),
+            Ok([alone, full]) => write!(out, "\n{name:<width$}   {alone:>6.2} {full:>6.2}{mark}"),
+            Err(reason) => write!(out, "\n{name:<width$}   {reason}"),
         };
     }
-    out
+    Some(out)
 }
 
 /// The same as JSON (docs/json.md).

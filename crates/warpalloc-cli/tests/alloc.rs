@@ -166,12 +166,12 @@ fn texts_decide_where_no_ptxas_is_wanted() {
     let out = folder.join("out.ptx");
     let path = out.to_str().unwrap();
     let file = corpus("wide.sm_90.ptx");
-    let common = ["alloc", &file, "--entry=limbs", "--maxnreg=32", "-o", path];
+    let common = ["alloc", &file, "--entry=quads", "--maxnreg=48", "-o", path];
     let asked = ["--no-ptxas", "--no-cache", "--block=128", "--grid=1056"];
     let run = warpalloc(&[&common[..], &asked].concat());
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     let said =
-        "`limbs`: ptxas, shared spills: expected to spill; there is no ptxas to compare with";
+        "`quads`: ptxas, shared spills: expected to spill; there is no ptxas to compare with";
     assert!(text(&run.stderr).contains(said), "{}", text(&run.stderr));
     let written = std::fs::read_to_string(&out).unwrap();
     assert!(written.contains(".pragma \"enable_smem_spilling\";"));

@@ -79,6 +79,8 @@ pub struct Estimate {
     pub full: f64,
     /// Shared memory that the code declares, in bytes per block.
     pub shared_bytes: u64,
+    /// Warps that a multiprocessor holds at a time.
+    pub warps: u32,
     /// Stores to local memory in the machine code; none where only the text is known.
     pub local_stores: usize,
     /// Whether a loop is longer than the cache nearest to the schedulers.
@@ -95,6 +97,7 @@ impl Estimate {
             alone: 1.0,
             full: 1.0,
             shared_bytes: 0,
+            warps: 64,
             local_stores,
             has_long_loop: false,
             work: 0.0,
@@ -172,6 +175,7 @@ pub fn judge(
         alone: alone_cycles,
         full,
         shared_bytes: function.shared_bytes,
+        warps: resources.warps(),
         local_stores: code.insts().iter().filter(|i| stores_to_local(i)).count(),
         has_long_loop: loops.longest() > machine.held_instructions,
         work: alone.work,
@@ -287,6 +291,7 @@ pub fn judge_text(
         alone: alone_cycles,
         full,
         shared_bytes: resources.shared,
+        warps: resources.warps(),
         local_stores: 0,
         has_long_loop: Shape::of(machine, function).longest_loop > machine.held_instructions,
         work: 0.0,
@@ -349,6 +354,7 @@ mod tests {
             alone: cycles,
             full: cycles,
             shared_bytes: 0,
+            warps: 64,
             local_stores: 1,
             has_long_loop: false,
             work,

@@ -57,22 +57,25 @@ pub(crate) struct Shape {
     pub(crate) longest_loop: usize,
     /// The share of loads from global memory among the instructions that run.
     pub(crate) global_loads: f64,
+    /// The share of products of 64 bits and of divisions, of each of which ptxas makes a sequence
+    /// with registers of its own.
+    pub(crate) expanded: f64,
 }
 
 impl Shape {
     pub(crate) fn of(machine: &Machine, function: &Function) -> Shape {
         let loops = Loops::compute(function, &Order::compute(function));
-        let (mut all, mut loads) = (0.0, 0.0);
+        let (mut all, mut loads, mut expanded) = (0.0, 0.0, 0.0);
         for block in function.blocks() {
             let depth = i32::try_from(loops.depth(block)).unwrap_or(i32::MAX);
             let runs = machine.trips.powi(depth);
             for inst in function.block_insts(block) {
                 if Step::of(machine, function, inst, Misses::default()).is_some() {
+                    let opcode = function.opcode_name(function.inst(inst).opcode);
+                    let runs_if = |is_one: bool| if is_one { runs } else { 0.0 };
                     all += runs;
-                    loads += match loads_global(function.opcode_name(function.inst(inst).opcode)) {
-                        true => runs,
-                        false => 0.0,
-                    };
+                    loads += runs_if(loads_global(opcode));
+                    expanded += runs_if(is_expanded(opcode));
                 }
             }
         }
@@ -80,6 +83,7 @@ impl Shape {
         Shape {
             longest_loop: lengths.into_iter().max().unwrap_or(0),
             global_loads: loads / f64::max(all, 1.0),
+            expanded: expanded / f64::max(all, 1.0),
         }
     }
 }
@@ -90,6 +94,16 @@ fn loads_global(opcode: &str) -> bool {
     let is_load = matches!(parts.next(), Some("ld" | "ldu"));
     let others = ["shared", "local", "param", "const"];
     is_load && !parts.any(|part| others.into_iter().any(|other| part.starts_with(other)))
+}
+
+/// Whether ptxas makes a sequence of it, which takes registers that the text does not show.
+fn is_expanded(opcode: &str) -> bool {
+    let has = |modifier: &str| opcode.split('.').any(|part| part == modifier);
+    match opcode.split('.').next() {
+        Some("mul" | "mad") => has("u64") || has("s64"),
+        Some("div" | "rem") => !has("approx") && !has("full"),
+        _ => false,
+    }
 }
 
 /// Instructions of each loop, inner ones included.
@@ -245,6 +259,18 @@ mod tests {
         let looped = "L: ld.global.b32 %r1, [%rd1];\nsetp.ne.u32 %p, %r1, 0;\n@%p bra L;";
         let trips = Machine::H200.trips;
         assert_eq!(share(looped), trips / (3.0 * trips + 2.0));
+    }
+
+    #[test]
+    fn products_of_64_bits_and_divisions_become_sequences() {
+        let all = ["mul.lo.s64", "mad.hi.cc.u64", "div.rn.f32", "rem.u32"];
+        assert!(all.into_iter().all(is_expanded));
+        let none = ["mul.wide.u32", "mul.rn.f64", "add.s64", "div.full.f32"];
+        assert!(!none.into_iter().any(is_expanded));
+        let expanded = |body| Shape::of(&Machine::H200, &kernel(body)).expanded;
+        let body =
+            "add.u64 %rd1, %rd1, 1; mul.lo.u64 %rd1, %rd1, %rd1; st.global.u64 [%rd1], %rd1;";
+        assert_eq!(expanded(body), 0.25, "one of four with the return");
     }
 
     #[test]

@@ -440,11 +440,11 @@ fn joined(
     })
 }
 
-fn parse(text: &str) -> Result<Module<'_>, PtxError> {
+pub(crate) fn parse(text: &str) -> Result<Module<'_>, PtxError> {
     warpalloc_ptx::parse(text).map_err(|error| PtxError::Source(Box::new(error)))
 }
 
-fn defined<'m, 'a>(module: &'m Module<'a>, name: &str) -> Option<&'m Function<'a>> {
+pub(crate) fn defined<'m, 'a>(module: &'m Module<'a>, name: &str) -> Option<&'m Function<'a>> {
     let mut functions = module.functions();
     functions.find(|function| function.name.text == name && function.body.is_some())
 }

@@ -12,6 +12,7 @@ mod candidate;
 mod choose;
 mod contest;
 mod measure;
+mod no_cap;
 mod ptxas;
 mod without_ptxas;
 
@@ -19,4 +20,5 @@ pub use cache::Cache;
 pub use candidate::{Candidate, SharedText};
 pub use choose::{Choice, ChooseError, Judged, KernelChoice, Request, assemble, choose};
 pub use measure::{Measure, MeasureError, Shape, WORTH_IT_MEASURED};
-pub use ptxas::{Assembled, Assembly, Ptxas, PtxasError};
+pub use no_cap::keep_no_worse;
+pub use ptxas::{Assembled, Assembly, Ptxas, PtxasError, Said};

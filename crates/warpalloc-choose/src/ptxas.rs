@@ -1,5 +1,6 @@
 //! NVIDIA's assembler as a program.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,59 @@ pub struct Assembled {
     pub cubin: Vec<u8>,
     /// What ptxas said of it.
     pub said: String,
+}
+
+/// What `ptxas -v` says of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Said {
+    /// Registers of an entry.
+    pub registers: Option<u32>,
+    /// Bytes of spill stores.
+    pub spill_stores: u32,
+    /// Bytes of spill loads.
+    pub spill_loads: u32,
+}
+
+impl Said {
+    /// Bytes of spill code.
+    pub fn spill_bytes(&self) -> u64 {
+        u64::from(self.spill_stores) + u64::from(self.spill_loads)
+    }
+}
+
+impl Assembled {
+    /// What ptxas said of each function, where it was given `-v`.
+    pub fn functions(&self) -> BTreeMap<String, Said> {
+        functions(&self.said)
+    }
+}
+
+/// Reads `Function properties for k` and the lines of figures below it.
+fn functions(said: &str) -> BTreeMap<String, Said> {
+    let mut found: BTreeMap<String, Said> = BTreeMap::new();
+    let mut name = None;
+    for line in said.lines() {
+        if let Some((_, of)) = line.split_once("Function properties for ") {
+            name = Some(of.trim());
+            continue;
+        }
+        let Some(name) = name else { continue };
+        let before = |what: &str| -> Option<u32> {
+            let (figures, _) = line.split_once(what)?;
+            let mut words = figures.split([' ', ',']);
+            words.rfind(|w| !w.is_empty())?.parse().ok()
+        };
+        if let (Some(stores), Some(loads)) =
+            (before(" bytes spill stores"), before(" bytes spill loads"))
+        {
+            let said = found.entry(name.to_owned()).or_default();
+            (said.spill_stores, said.spill_loads) = (stores, loads);
+        } else if let Some(registers) = before(" registers") {
+            found.entry(name.to_owned()).or_default().registers = Some(registers);
+        }
+    }
+    found
 }
 
 impl Ptxas {
@@ -146,5 +200,29 @@ fn complaint(said: &[u8]) -> String {
     match line.split_once("; ") {
         Some((place, cause)) if place.contains("in.ptx") => cause.trim().to_owned(),
         _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_by_function() {
+        let said = "ptxas info    : 0 bytes gmem\n\
+            ptxas info    : Compiling entry function 'k' for 'sm_90'\n\
+            ptxas info    : Function properties for k\n    \
+            16 bytes stack frame, 12 bytes spill stores, 20 bytes spill loads\n\
+            ptxas info    : Used 24 registers, used 0 barriers, 16 bytes cumulative stack size\n\
+            ptxas info    : Function properties for f\n    \
+            0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n";
+        let k = Said {
+            registers: Some(24),
+            spill_stores: 12,
+            spill_loads: 20,
+        };
+        let expected = [("f".to_owned(), Said::default()), ("k".to_owned(), k)];
+        assert_eq!(functions(said), BTreeMap::from(expected));
+        assert_eq!(k.spill_bytes(), 32);
     }
 }

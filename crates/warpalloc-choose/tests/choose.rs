@@ -7,7 +7,7 @@ use warpalloc::Strategy;
 use warpalloc_choose::judge::{Machine, Setting, judge};
 use warpalloc_choose::{
     Assembly, Cache, Candidate, Choice, Judged, KernelChoice, Measure, Ptxas, Request, SharedText,
-    assemble, choose,
+    assemble, choose, keep_no_worse,
 };
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, allocate_module};
@@ -103,6 +103,44 @@ fn a_kernel_without_spills_stays_as_it_is_with_the_cap() {
     assert_eq!(kernel.reason, "left as it is: ptxas does not spill in it");
     let without_cap = choice.result.text.replace("\n.maxnreg 64\n", "");
     assert_eq!(without_cap, source);
+}
+
+/// Groups that scan moves about in the loop of the product take ptxas many registers more.
+#[test]
+fn without_a_cap_a_kernel_that_an_allocator_makes_worse_goes_back() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let source = corpus("mma.sm_90.ptx");
+    let mut options = ModuleOptions::default();
+    options.options.strategy = Strategy::Scan;
+    let allocated = allocate_module(&source, &options, None).unwrap();
+    let kept = |options: &ModuleOptions| {
+        keep_no_worse(&source, options, &ptxas, allocated.clone()).unwrap()
+    };
+    let result = kept(&options);
+    let outcome = |name: &str| {
+        let mut functions = result.functions.iter();
+        &functions.find(|f| f.name == name).unwrap().outcome
+    };
+    let Outcome::Kept(reason) = outcome("wmma_hgemm") else {
+        panic!("{:?}", outcome("wmma_hgemm"));
+    };
+    assert!(reason.starts_with("ptxas takes "), "{reason}");
+    assert!(matches!(outcome("mma_bf16"), Outcome::Allocated(_)));
+    let text = |module: &str, name: &str| {
+        let facts = warpalloc_ptx::entry_facts(module).unwrap();
+        let mut entries = facts.entries.into_iter();
+        let entry = entries.find(|entry| entry.name == name).unwrap();
+        entry.span.text(module).to_owned()
+    };
+    for (name, is_back) in [("wmma_hgemm", true), ("mma_bf16", false)] {
+        assert_eq!(text(&result.text, name) == text(&source, name), is_back);
+    }
+    let capped = ModuleOptions {
+        maxnreg: Some(255),
+        ..options
+    };
+    assert_eq!(kept(&capped).text, allocated.text);
 }
 
 /// The kernel fits, has little to spill for the cap, or much.

@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use warpalloc::{Options, Strategy};
+use warpalloc_choose::{Ptxas, keep_no_worse};
 use warpalloc_ptx::LEAST_CAP;
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{
@@ -76,10 +77,11 @@ pub struct AllocArgs {
     /// an allocator is given]
     #[arg(long, value_name = "NAME", value_parser = regalloc)]
     pub(crate) regalloc: Option<Regalloc>,
-    /// The ptxas that `best` compares with [default: the one on the path or in CUDA_HOME]
+    /// The ptxas that `best` compares with; without a cap, every allocator leaves a kernel as it
+    /// is that this one would take more registers for [default: the one on the path or in CUDA_HOME]
     #[arg(long, value_name = "FILE")]
     ptxas: Option<PathBuf>,
-    /// Choose by the texts alone, even where there is a ptxas
+    /// Go by the texts alone, even where there is a ptxas
     #[arg(long, conflicts_with = "ptxas")]
     no_ptxas: bool,
     /// Launches that `best` times its candidates with, on the GPU of this machine: a JSON file
@@ -304,6 +306,8 @@ pub struct Allocator {
     options: ModuleOptions,
     /// Where the allocator is to be chosen.
     chooser: Option<Chooser>,
+    /// What is asked whether an allocator makes a kernel worse, where there is one and no cap.
+    ptxas: Option<Ptxas>,
 }
 
 impl Allocator {
@@ -325,10 +329,15 @@ impl Allocator {
                 .as_deref()
                 .map_or(WhichPtxas::Any, WhichPtxas::At),
         };
-        let chooser =
-            is_best(args, &options).then(|| Chooser::new(ptxas, launch, measure, args.no_cache));
+        let is_best = is_best(args, &options);
+        let chooser = is_best.then(|| Chooser::new(ptxas, launch, measure, args.no_cache));
+        let is_capped = options.maxnreg.is_some() || options.occupancy_target.is_some();
         Ok(Allocator {
             chooser: chooser.transpose()?,
+            ptxas: match is_best || is_capped {
+                true => None,
+                false => ptxas.find()?,
+            },
             options,
         })
     }
@@ -343,11 +352,20 @@ impl Allocator {
                 Err(UsageError(told.to_owned()).into())
             }
             None => Ok(Chosen {
-                result: allocated(input, &self.options)?,
+                result: self.no_worse(input, allocated(input, &self.options)?)?,
                 kernels: Vec::new(),
                 cubin: None,
             }),
         }
+    }
+
+    /// `result` with those kernels as they were that ptxas makes worse machine code of.
+    fn no_worse(&self, input: &Input, result: ModuleResult) -> anyhow::Result<ModuleResult> {
+        let Some(ptxas) = &self.ptxas else {
+            return Ok(result);
+        };
+        let kept = keep_no_worse(&input.text, &self.options, ptxas, result);
+        kept.map_err(|error| best::explain(input, error))
     }
 
     /// A knob does nothing under another allocator, but for those of passes that others share.

@@ -1,6 +1,5 @@
-//! The real ptxas: where it is, and what it says of a kernel.
+//! The real ptxas: where it is.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -10,13 +9,6 @@ use crate::UsageError;
 
 /// The name of the program.
 pub const PTXAS: &str = "ptxas";
-
-/// The bytes of spill code in a function, as `ptxas -v` counts them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpillBytes {
-    pub stores: u32,
-    pub loads: u32,
-}
 
 /// Looks on the path, and in the toolkits that `CUDA_HOME` and `CUDA_PATH` name; never finds this
 /// program itself under another name.
@@ -87,58 +79,9 @@ fn is_executable(_: &Path) -> bool {
     true
 }
 
-/// Reads `Function properties for k` and the line of figures below it.
-pub fn spills(said: &str) -> BTreeMap<String, SpillBytes> {
-    let mut found = BTreeMap::new();
-    let mut name = None;
-    for line in said.lines() {
-        if let Some((_, of)) = line.split_once("Function properties for ") {
-            name = Some(of.trim().to_owned());
-            continue;
-        }
-        let before = |what: &str| {
-            let (figures, _) = line.split_once(what)?;
-            figures
-                .split([' ', ','])
-                .rfind(|w| !w.is_empty())?
-                .parse()
-                .ok()
-        };
-        if let (Some(stores), Some(loads)) =
-            (before(" bytes spill stores"), before(" bytes spill loads"))
-            && let Some(name) = name.take()
-        {
-            found.insert(name, SpillBytes { stores, loads });
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spill_bytes_are_read_by_function() {
-        let said = "ptxas info    : 0 bytes gmem\n\
-            ptxas info    : Compiling entry function 'k' for 'sm_90'\n\
-            ptxas info    : Function properties for k\n    \
-            16 bytes stack frame, 12 bytes spill stores, 20 bytes spill loads\n\
-            ptxas info    : Used 24 registers, used 0 barriers, 16 bytes cumulative stack size\n\
-            ptxas info    : Function properties for f\n    \
-            0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n";
-        let expected = [
-            ("f".to_owned(), SpillBytes::default()),
-            (
-                "k".to_owned(),
-                SpillBytes {
-                    stores: 12,
-                    loads: 20,
-                },
-            ),
-        ];
-        assert_eq!(spills(said), BTreeMap::from(expected));
-    }
 
     #[test]
     fn this_program_is_not_its_own_assembler() {

@@ -10,7 +10,7 @@ use warpalloc_choose::{
 use warpalloc_ptx::module::{ModuleOptions, ModuleResult};
 
 use crate::UsageError;
-use crate::alloc::{explain, progress_bar};
+use crate::alloc::{self, progress_bar};
 use crate::assembler;
 use crate::files::Input;
 
@@ -71,6 +71,21 @@ pub enum WhichPtxas<'a> {
     None,
 }
 
+impl WhichPtxas<'_> {
+    /// The program, if there is one.
+    pub fn find(self) -> Result<Option<Ptxas>, UsageError> {
+        match self {
+            WhichPtxas::At(path) => {
+                let found = Ptxas::at(path);
+                let found = found.map_err(|error| UsageError(format!("--ptxas: {error}")))?;
+                Ok(Some(found))
+            }
+            WhichPtxas::Any => Ok(assembler::find()),
+            WhichPtxas::None => Ok(None),
+        }
+    }
+}
+
 /// What is known of launches besides the size of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Launch {
@@ -98,14 +113,7 @@ impl Chooser {
         measure: Option<MeasureArgs>,
         no_cache: bool,
     ) -> anyhow::Result<Chooser> {
-        let ptxas = match ptxas {
-            WhichPtxas::At(path) => {
-                let found = Ptxas::at(path);
-                Some(found.map_err(|error| UsageError(format!("--ptxas: {error}")))?)
-            }
-            WhichPtxas::Any => assembler::find(),
-            WhichPtxas::None => None,
-        };
+        let ptxas = ptxas.find()?;
         let measure = measure.map(|measure| measure.read(ptxas.as_ref()));
         Ok(Chooser {
             measure: measure.transpose()?,
@@ -140,10 +148,7 @@ impl Chooser {
         };
         let choice = choose(request, Some(&progress));
         bar.finish_and_clear();
-        let told = |error: ChooseError| match error {
-            ChooseError::Ptx(error) => explain(input, error),
-            error => anyhow::Error::new(error).context(input.name.clone()),
-        };
+        let told = |error: ChooseError| explain(input, error);
         let choice = choice.map_err(told)?;
         let cubin = machine_code.then(|| assemble(request, &choice));
         Ok(Chosen {
@@ -151,6 +156,14 @@ impl Chooser {
             result: choice.result,
             kernels: choice.kernels,
         })
+    }
+}
+
+/// An error of choosing as a terminal shows it.
+pub fn explain(input: &Input, error: ChooseError) -> anyhow::Error {
+    match error {
+        ChooseError::Ptx(error) => alloc::explain(input, error),
+        error => anyhow::Error::new(error).context(input.name.clone()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use warpalloc::target::occupancy::{Launch, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_choose::{Assembly, Ptxas};
+use warpalloc_choose::{Assembly, Ptxas, Said};
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{
     Allocated, FunctionMeasures, ModuleOptions, Outcome, PtxError, allocate_module, measure_module,
@@ -11,7 +11,6 @@ use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts};
 use warpalloc_sass::object::demangle;
 
 use super::{Details, Figure, Figures, Kernel, Origin, Reader, code, for_figures};
-use crate::assembler::spills;
 use crate::files;
 
 /// The kernels of a PTX text that are asked for.
@@ -80,14 +79,13 @@ fn assembled(
     let options = [&["-v".to_owned()], reader.options].concat();
     let made = ptxas.assemble_with(assembly, &options);
     let made = made.map_err(|error| anyhow::anyhow!("{file}: {error}"))?;
-    let spills = spills(&made.said);
+    let said = made.functions();
     let kernels = code::of_cubin(reader, file, &made.cubin, Origin::Ptxas);
     let mut kernels = kernels.map_err(|error| anyhow::anyhow!("{file}: {error}"))?;
     for kernel in &mut kernels {
-        let spills = spills.get(&kernel.symbol);
+        let said = said.get(&kernel.symbol);
         if let Ok(figures) = &mut kernel.figures {
-            let bytes = spills.map(|s| u64::from(s.stores) + u64::from(s.loads));
-            figures.set(Figure::SpillBytes, bytes);
+            figures.set(Figure::SpillBytes, said.map(Said::spill_bytes));
         }
     }
     Ok(kernels)

@@ -7,7 +7,9 @@
 //! while it is live, exactly what it was copied from, and may lie within it.
 //!
 //! Joining is optimistic. A cluster that then finds no register falls apart again
-//! (after Park and Moon, TOPLAS 2004), so no join ever costs a spill.
+//! (after Park and Moon, TOPLAS 2004). Its parts may find none either, where other clusters stand
+//! in their way; before anything is spilled, values are placed again with fewer joins, and
+//! in the end with none.
 
 use super::affinity::Affinity;
 use super::cluster::{Cluster, ClusterInfo, Clusters};
@@ -15,6 +17,7 @@ use super::constraint::{chain, is_restricted};
 use crate::ir::{LiveRanges, Origin, Program, Value};
 use crate::options::Knobs;
 use crate::target::{Target, UnitSet};
+use cranelift_entity::EntitySet;
 
 /// What coalescing needs to look at.
 pub struct Coalescer<'a> {
@@ -40,10 +43,14 @@ impl<'a> Coalescer<'a> {
         }
     }
 
-    /// Joins what may be joined, and keeps the other hints.
-    pub fn run(&self, clusters: &mut Clusters, affinities: &[Affinity]) {
+    /// Joins what may be joined, but for values that are to stay `apart`, and keeps the other
+    /// hints.
+    pub fn run(&self, clusters: &mut Clusters, affinities: &[Affinity], apart: &EntitySet<Value>) {
+        let joins = |a: &&Affinity| {
+            a.filter.allows_join() && !apart.contains(a.to) && !apart.contains(a.from)
+        };
         if self.knobs.coalescing {
-            for affinity in affinities.iter().filter(|a| a.filter.allows_join()) {
+            for affinity in affinities.iter().filter(joins) {
                 self.consider(clusters, affinity);
             }
         }

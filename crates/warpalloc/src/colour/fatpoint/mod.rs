@@ -18,8 +18,9 @@
 //! | what to spill, at what cost | [`make_room`], [`guidance`], [`overlap_index`], [`cost`] |
 //! | how much of the file to fill | [`fill_model`] |
 //!
-//! The first round spills nothing. Where pressure exceeds a file, or a cluster finds no
-//! register, guidance picks values, the shared spiller rewrites the
+//! The first round spills nothing: where pressure is within the budget and a cluster finds no
+//! register all the same, values are placed again with fewer joins. Where pressure exceeds a file,
+//! or that fails, guidance picks values, the shared spiller rewrites the
 //! program without them, and the next round starts over with the budget that guidance aims
 //! at lowered by one.
 
@@ -48,7 +49,7 @@ mod tests;
 use super::{Attempt, Colourer, Colours, Problem, Verdict};
 use crate::error::Error;
 use crate::frame::spill_space;
-use crate::ir::{Value, read_together};
+use crate::ir::{LiveRanges, Value, read_together};
 use crate::options::Options;
 use crate::spill::{SpillChoice, SpillPolicy};
 use crate::stats::{Clock, Stats};
@@ -58,11 +59,15 @@ use assign::Scene;
 use class::RegClass;
 use cluster::{Cluster, Clusters};
 use coalesce::Coalescer;
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use guidance::Costs;
+use overlap_index::OverlapIndex;
 use place_file::{Trial, place_file};
 use progress::Progress;
 use remat::RematLists;
+
+/// Placements with fewer joins, the last of which has none.
+const PARTINGS: u32 = 4;
 
 /// Placement by program points.
 #[derive(Default)]
@@ -100,7 +105,7 @@ impl Colourer for Fatpoint {
         target: &Target,
         stats: &mut Stats,
     ) -> Result<Verdict, Error> {
-        let placed = best_trial(problem, target, None, stats);
+        let placed = best_trial(problem, target, None, Joins::All, stats);
         let without = placed.failed.iter().flat_map(|&cluster| {
             let members = &placed.clusters.info(cluster).members;
             members.iter().map(|m| m.value)
@@ -128,8 +133,13 @@ impl Colourer for Fatpoint {
 impl Fatpoint {
     /// Gives every cluster a register, or makes room for those that find none.
     fn place(&mut self, problem: &Problem, target: &Target, stats: &mut Stats) -> Verdict {
-        let costs = (self.failures > 0).then(|| costs(problem));
-        let placed = best_trial(problem, target, costs.as_ref(), stats);
+        let is_first = self.failures == 0;
+        let costs = (!is_first).then(|| costs(problem));
+        let joins = match is_first {
+            true => Joins::AsFit,
+            false => Joins::All,
+        };
+        let placed = best_trial(problem, target, costs.as_ref(), joins, stats);
         if placed.failed.is_empty() {
             return Verdict::Coloured(placed.colours);
         }
@@ -154,11 +164,22 @@ fn costs(problem: &Problem) -> Costs {
     costs
 }
 
+/// Which affinities become joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Joins {
+    /// Those that coalescing allows.
+    All,
+    /// Fewer of them where something finds no register, down to none: pressure is within the
+    /// budget, and a copy is cheaper than a spill.
+    AsFit,
+}
+
 /// Runs trials until one succeeds, and keeps the one that leaves the fewest clusters.
 fn best_trial(
     problem: &Problem,
     target: &Target,
     costs: Option<&Costs>,
+    joins: Joins,
     stats: &mut Stats,
 ) -> Placed {
     let Problem {
@@ -183,18 +204,52 @@ fn best_trial(
         read_with: read_with.as_ref(),
         scratch: problem.scratch,
     };
-    let mut best = run_trial(scene, &affinities, costs, Trial::ALL[0], stats);
+    let mut apart = EntitySet::new();
+    let mut run =
+        |trial, apart: &EntitySet<Value>| run_trial(scene, &affinities, costs, trial, apart, stats);
+    let mut best = run(Trial::ALL[0], &apart);
     let trials = knobs.non_spill_trials.max(1) as usize;
     for &trial in Trial::ALL.iter().take(trials).skip(1) {
         if best.failed.is_empty() {
             break;
         }
-        let placed = run_trial(scene, &affinities, costs, trial, stats);
+        let placed = run(trial, &apart);
         if placed.failed.len() < best.failed.len() {
             best = placed;
         }
     }
+    if best.failed.is_empty() || joins == Joins::All {
+        return best;
+    }
+    let mut last: Option<Placed> = None;
+    for left in (0..PARTINGS).rev() {
+        match left {
+            0 => apart.extend(affinities.iter().map(|a| a.to)),
+            _ => part(problem, ranges, last.as_ref().unwrap_or(&best), &mut apart),
+        }
+        let placed = run(Trial::ProgramOrder, &apart);
+        if placed.failed.is_empty() {
+            return placed;
+        }
+        last = Some(placed);
+    }
     best
+}
+
+/// Adds the values that found no register, and those in the way of each where they are
+/// cheapest: joined to nothing, they leave gaps for one another.
+fn part(problem: &Problem, ranges: &LiveRanges, placed: &Placed, apart: &mut EntitySet<Value>) {
+    let costs = costs(problem);
+    let mut index = OverlapIndex::new(ranges);
+    let mut spared = EntitySet::new();
+    for &cluster in &placed.failed {
+        let (info, colours) = (placed.clusters.info(cluster), &placed.colours);
+        let victims = guidance::victims(problem, &mut index, info, colours, &costs, &spared);
+        let victims = victims.unwrap_or_default();
+        spared.extend(victims.iter().copied());
+        apart.extend(victims);
+        apart.extend(info.members.iter().map(|m| m.value));
+    }
 }
 
 fn run_trial(
@@ -202,6 +257,7 @@ fn run_trial(
     affinities: &[Affinity],
     costs: Option<&Costs>,
     trial: Trial,
+    apart: &EntitySet<Value>,
     stats: &mut Stats,
 ) -> Placed {
     let Scene {
@@ -213,7 +269,8 @@ fn run_trial(
     } = scene;
     let mut clock = Clock::start();
     let mut clusters = Clusters::new(program, ranges, target.files().len());
-    Coalescer::new(program, target, ranges, knobs).run(&mut clusters, affinities);
+    let coalescer = Coalescer::new(program, target, ranges, knobs);
+    coalescer.run(&mut clusters, affinities, apart);
     clock.lap(stats, "coalesce");
     let mut colours: Colours = SecondaryMap::new();
     colours.resize(program.values.len());

@@ -4,8 +4,11 @@
 //! nothing, and ptxas, whose heuristics heed their order, may take more registers for them or spill
 //! where it did not. Where it is at hand, such a kernel stays as it is.
 
+use std::collections::BTreeMap;
+
 use warpalloc::target::sm::Sm;
 use warpalloc_ptx::Edits;
+use warpalloc_ptx::ast::Module;
 use warpalloc_ptx::module::{FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError};
 
 use crate::choose::{ChooseError, Facts, defined, parse};
@@ -18,14 +21,39 @@ pub fn keep_no_worse(
     source: &str,
     options: &ModuleOptions,
     ptxas: &Ptxas,
-    mut result: ModuleResult,
+    result: ModuleResult,
 ) -> Result<ModuleResult, ChooseError> {
-    let is_capped = options.maxnreg.is_some() || options.occupancy_target.is_some();
-    if is_capped || !result.functions.iter().any(is_allocated) {
+    if options.maxnreg.is_some() || options.occupancy_target.is_some() {
         return Ok(result);
     }
     let module = parse(source)?;
-    let arch = Facts::of(&module, options).arch;
+    let worse = worse_kernels(source, &module, options, ptxas, &result)?;
+    match worse.is_empty() {
+        true => Ok(result),
+        false => put_back(source, &module, &worse, result),
+    }
+}
+
+/// The kernels that an allocator made worse, and why.
+fn worse_kernels(
+    source: &str,
+    module: &Module,
+    options: &ModuleOptions,
+    ptxas: &Ptxas,
+    result: &ModuleResult,
+) -> Result<BTreeMap<String, String>, ChooseError> {
+    let is_entry = |name: &str| defined(module, name).is_some_and(|f| f.is_entry);
+    let allocated = result.functions.iter().filter(|f| is_allocated(f));
+    let kernels: Vec<&str> = allocated
+        .map(|f| f.name.as_str())
+        .filter(|name| is_entry(name))
+        .collect();
+    if kernels.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let arch = Facts::of(module, options).arch;
+    let only = kernels.iter().flat_map(|kernel| ["-e", kernel]);
+    let flags: Vec<String> = ["-v"].into_iter().chain(only).map(str::to_owned).collect();
     let assemble = |text: &str| {
         let assembly = Assembly {
             text,
@@ -33,7 +61,7 @@ pub fn keep_no_worse(
             entry: None,
             contraction: options.contraction,
         };
-        match ptxas.assemble_with(assembly, &["-v".to_owned()]) {
+        match ptxas.assemble_with(assembly, &flags) {
             Ok(made) => Ok(Some(made.functions())),
             Err(PtxasError::Refused(_)) => Ok(None),
             Err(error) => Err(error),
@@ -41,43 +69,42 @@ pub fn keep_no_worse(
     };
     // What it refuses as it is, it cannot be asked about.
     let Some(before) = assemble(source)? else {
-        return Ok(result);
+        return Ok(BTreeMap::new());
     };
     let after = assemble(&result.text)?.unwrap_or_default();
     let portion = portion(&arch);
-    let worse = |name: &str| {
-        let (before, after) = (before.get(name)?, after.get(name));
-        after.map_or(Some("ptxas refuses its allocated text".to_owned()), |a| {
-            reason(portion, before, a)
-        })
-    };
-    let mut is_any_worse = false;
-    for function in result.functions.iter_mut().filter(|f| is_allocated(f)) {
-        if let Some(reason) = worse(&function.name) {
-            function.outcome = Outcome::Kept(reason);
-            is_any_worse = true;
-        }
-    }
-    if !is_any_worse {
-        return Ok(result);
-    }
+    let worse = kernels.into_iter().filter_map(|kernel| {
+        let before = before.get(kernel)?;
+        let reason = match after.get(kernel) {
+            Some(after) => reason(portion, before, after)?,
+            None => "ptxas refuses its allocated text".to_owned(),
+        };
+        Some((kernel.to_owned(), reason))
+    });
+    Ok(worse.collect())
+}
+
+/// The module with these kernels as they were, and with all functions that they may call.
+fn put_back(
+    source: &str,
+    module: &Module,
+    worse: &BTreeMap<String, String>,
+    mut result: ModuleResult,
+) -> Result<ModuleResult, ChooseError> {
     let made = parse(&result.text)?;
     let mut edits = Edits::new();
-    for function in &mut result.functions {
-        let (Some(ours), Some(own)) = (
-            defined(&made, &function.name),
-            defined(&module, &function.name),
-        ) else {
+    for function in result.functions.iter_mut().filter(|f| is_allocated(f)) {
+        let name = &function.name;
+        let (Some(ours), Some(own)) = (defined(&made, name), defined(module, name)) else {
             continue;
         };
-        // Functions that it may call go back with it.
-        if is_allocated(function) && !own.is_entry {
-            let reason = "a kernel of its module stays as it is".to_owned();
-            function.outcome = Outcome::Kept(reason);
-        }
-        if !is_allocated(function) {
-            edits.replace(ours.span, own.span.text(source));
-        }
+        let reason = match worse.get(name) {
+            Some(reason) => reason.clone(),
+            None if own.is_entry => continue,
+            None => "a kernel of its module stays as it is".to_owned(),
+        };
+        function.outcome = Outcome::Kept(reason);
+        edits.replace(ours.span, own.span.text(source));
     }
     let text = edits.apply(&result.text).map_err(PtxError::from)?;
     Ok(ModuleResult { text, ..result })

@@ -8,38 +8,12 @@ use warpalloc_sass::allocate::allocate_kernel;
 use warpalloc_sass::object::Cubin;
 use warpalloc_sass::spills::spills_to_shared;
 
+use crate::bounds;
 use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Facts, Judged, KernelChoice, Request};
 use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
 use crate::measure::{Measure, MeasureError, WORTH_IT_MEASURED};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
-
-/// The estimate of a candidate over the original's above which the original stays, where the launch
-/// is known: a smaller gain is within the error of the estimate.
-const WORTH_IT: f64 = 0.9;
-/// The same for what ptxas makes with the pragma. All it gains is what accesses to shared memory save,
-/// and what they cost besides, in cache and in conflicts, is known least.
-const WORTH_IT_WITH_PRAGMA: f64 = 0.86;
-/// The same for spills that are moved and cost a resident block.
-const WORTH_IT_MOVED: f64 = 0.88;
-/// The same for spills that are moved and cost none: the code is that of the original, instruction for
-/// instruction, and turns out faster than its estimate.
-const WORTH_IT_IN_PLACE: f64 = 0.95;
-/// The same where some of them stay in local memory, which shared memory takes cache from.
-const WORTH_IT_IN_PART: f64 = 0.9;
-/// The same where it is not known, or where a loop is longer than any that the judge was fitted to.
-const WORTH_IT_ANYWHERE: f64 = 0.8;
-/// The same for every candidate where a multiprocessor holds no more than [`FEW_WARPS`]: what these
-/// do not hide depends on the exact schedule.
-const WORTH_IT_WITH_FEW_WARPS: f64 = 0.86;
-/// Three of each scheduler.
-const FEW_WARPS: u32 = 12;
-/// What the estimate of an allocation for fewer registers than the cap is multiplied by before it is
-/// compared with others: what ptxas makes of the registers it is left is known least.
-const LEFT_REGISTERS: f64 = 1.15;
-/// The same for spill code in what ptxas made without the cap: nothing was scheduled around it, and
-/// its estimates are the lowest for what they turn out to be.
-const UNSCHEDULED: f64 = 1.1;
 
 /// The estimate over the original's above which another budget makes nothing better of it.
 const HOPELESS: f64 = 1.05;
@@ -79,15 +53,6 @@ struct Entrant {
 }
 
 impl Entrant {
-    /// The estimate above which the original stays, where the launch is known.
-    fn worth_it(&self, original: &Estimate) -> f64 {
-        let worth_it = worth_it(self.judged.candidate, original);
-        match self.judged.candidate {
-            Candidate::Moved { .. } if self.local_stores > 0 => worth_it.min(WORTH_IT_IN_PART),
-            _ => worth_it,
-        }
-    }
-
     /// Whether the same allocator with another budget may be better than the original, if this is
     /// what it made before.
     fn leaves_chance(&self, next: Candidate, original: &Built) -> bool {
@@ -151,18 +116,19 @@ impl Contest<'_> {
         }
         candidates.extend(entrants.iter().map(|entrant| entrant.judged.clone()));
         let is_measured = self.request.measure.is_some();
-        let worth_it = |entrant: &Entrant| {
-            let worth_it = entrant.worth_it(&original.estimate);
-            match self.request.grid {
-                _ if is_measured => WORTH_IT_MEASURED,
-                Some(_) => worth_it,
-                None => worth_it.min(WORTH_IT_ANYWHERE),
-            }
+        let worth_it = |entrant: &Entrant| match is_measured {
+            true => WORTH_IT_MEASURED,
+            false => bounds::worth_it(
+                entrant.judged.candidate,
+                entrant.local_stores,
+                &original.estimate,
+                self.request.grid,
+            ),
         };
         let better = |entrant: &Entrant| entrant.judged.is_better(worth_it(entrant));
         let rank = |entrant: &Entrant| match is_measured {
             true => score(&entrant.judged),
-            false => expected_rank(&entrant.judged),
+            false => bounds::rank(&entrant.judged),
         };
         let best = entrants.into_iter().filter(better);
         let best = best.min_by(|a, b| in_order((a, rank(a)), (b, rank(b))));
@@ -508,44 +474,6 @@ fn instructions(cubin: &[u8], kernel: &str) -> usize {
     function.map_or(0, |function| function.code.len() / 16)
 }
 
-/// The same of a candidate, whatever it leaves in local memory.
-fn worth_it(candidate: Candidate, original: &Estimate) -> f64 {
-    let worth_it = with_many_warps(candidate, original);
-    match original.warps <= FEW_WARPS {
-        true => worth_it.min(WORTH_IT_WITH_FEW_WARPS),
-        false => worth_it,
-    }
-}
-
-fn with_many_warps(candidate: Candidate, original: &Estimate) -> f64 {
-    match candidate {
-        // Shared memory leaves fewer warps to hide what fetching takes.
-        Candidate::Moved { all: true } | Candidate::RestMoved { .. } if original.has_long_loop => {
-            0.0
-        }
-        _ if original.has_long_loop => WORTH_IT_ANYWHERE,
-        Candidate::SharedPragma => WORTH_IT_WITH_PRAGMA,
-        Candidate::RestMoved { of, .. } => with_many_warps(of.into(), original),
-        Candidate::Moved { all: true } => WORTH_IT_MOVED,
-        Candidate::Moved { all: false } => WORTH_IT_IN_PLACE,
-        Candidate::Spilled => WORTH_IT / UNSCHEDULED,
-        _ => WORTH_IT,
-    }
-}
-
-/// What estimates are ordered by.
-fn expected_rank(judged: &Judged) -> f64 {
-    let text = match judged.candidate {
-        Candidate::RestMoved { of, .. } => of.into(),
-        candidate => candidate,
-    };
-    match text {
-        Candidate::Allocated { margin: 1.., .. } => LEFT_REGISTERS * score(judged),
-        Candidate::Spilled => UNSCHEDULED * score(judged),
-        _ => score(judged),
-    }
-}
-
 /// The order of two entrants with these ranks: where a text and the same with its rest moved are
 /// expected to be alike, the moved one comes first.
 fn in_order(a: (&Entrant, f64), b: (&Entrant, f64)) -> Ordering {
@@ -615,69 +543,6 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_must_be_better_in_both_settings_and_by_enough() {
-        assert!(judged(0.7, 0.9).is_better(WORTH_IT_ANYWHERE));
-        assert!(!judged(1.01, 0.3).is_better(WORTH_IT_ANYWHERE));
-        assert!(!judged(0.3, 1.01).is_better(WORTH_IT_ANYWHERE));
-        assert!(!judged(0.85, 0.85).is_better(WORTH_IT_ANYWHERE));
-        assert!(judged(0.85, 0.85).is_better(WORTH_IT));
-        assert!(!judged(0.95, 0.95).is_better(WORTH_IT));
-    }
-
-    #[test]
-    fn what_is_known_least_must_be_worth_more() {
-        let strategy = Strategy::Briggs;
-        let own = Candidate::Allocated {
-            strategy,
-            margin: 0,
-        };
-        let original = Estimate::of_stores(64);
-        let [all, some] = [true, false].map(|all| Candidate::Moved { all });
-        for candidate in [Candidate::SharedPragma, all, Candidate::Spilled] {
-            assert!(worth_it(candidate, &original) < worth_it(own, &original));
-        }
-        assert!(worth_it(some, &original) > worth_it(own, &original));
-        let mut long = original;
-        long.has_long_loop = true;
-        for candidate in [Candidate::SharedPragma, some, own] {
-            assert_eq!(worth_it(candidate, &long), WORTH_IT_ANYWHERE);
-        }
-        let rest = |of, all| Candidate::RestMoved { of, all };
-        let [pragma, text] = [
-            SharedText::Pragma,
-            SharedText::Allocated {
-                strategy,
-                margin: 0,
-            },
-        ];
-        for all in [all, rest(pragma, true), rest(text, true), rest(text, false)] {
-            assert_eq!(worth_it(all, &long), 0.0);
-        }
-        assert!(worth_it(rest(pragma, false), &original) < worth_it(rest(text, false), &original));
-        assert_eq!(
-            worth_it(rest(text, true), &original),
-            worth_it(own, &original)
-        );
-    }
-
-    #[test]
-    fn with_few_warps_every_candidate_must_be_worth_as_much_as_the_pragma() {
-        let [mut many, mut few] = [Estimate::of_stores(64); 2];
-        (many.warps, few.warps) = (FEW_WARPS + 1, FEW_WARPS);
-        let strategy = Strategy::Briggs;
-        let own = Candidate::Allocated {
-            strategy,
-            margin: 0,
-        };
-        for candidate in [own, Candidate::Moved { all: false }] {
-            assert_eq!(worth_it(candidate, &few), WORTH_IT_WITH_FEW_WARPS);
-            assert!(worth_it(candidate, &many) > WORTH_IT_WITH_FEW_WARPS);
-        }
-        let spilled = Candidate::Spilled;
-        assert_eq!(worth_it(spilled, &few), worth_it(spilled, &many));
-    }
-
-    #[test]
     fn of_two_that_are_expected_alike_the_moved_one_is_taken() {
         let of = SharedText::Pragma;
         let entrant = |candidate| Entrant {
@@ -694,59 +559,6 @@ mod tests {
         assert_eq!(in_order((&rest, 0.5), (&text, 0.5)), Ordering::Less);
         assert_eq!(in_order((&text, 0.5), (&rest, 0.5)), Ordering::Greater);
         assert_eq!(in_order((&text, 0.4), (&rest, 0.5)), Ordering::Less);
-    }
-
-    #[test]
-    fn moved_spills_must_be_worth_more_where_some_stay() {
-        let bound = |candidate, local_stores| {
-            let entrant = Entrant {
-                judged: Judged {
-                    candidate,
-                    ratios: Ok([0.5; 2]),
-                },
-                local_stores,
-                cubin: None,
-                result: None,
-            };
-            entrant.worth_it(&Estimate::of_stores(64))
-        };
-        let [all, some] = [true, false].map(|all| Candidate::Moved { all });
-        assert!(bound(some, 8) < bound(some, 0));
-        assert_eq!(bound(all, 8), bound(all, 0));
-        let pragma = Candidate::SharedPragma;
-        assert_eq!(bound(pragma, 8), bound(pragma, 0));
-    }
-
-    #[test]
-    fn what_is_known_least_must_be_better_by_more() {
-        let strategy = Strategy::Briggs;
-        let rank = |margin, ratio: f64| {
-            expected_rank(&Judged {
-                candidate: Candidate::Allocated { strategy, margin },
-                ratios: Ok([ratio; 2]),
-            })
-        };
-        let rest = |margin, all, ratio: f64| {
-            let of = SharedText::Allocated { strategy, margin };
-            expected_rank(&Judged {
-                candidate: Candidate::RestMoved { of, all },
-                ratios: Ok([ratio; 2]),
-            })
-        };
-        for (margin, all) in [(0, true), (4, true), (4, false)] {
-            assert_eq!(rest(margin, all, 0.62), rank(margin, 0.62));
-        }
-        assert!(rank(4, 0.62) > rank(0, 0.70));
-        assert!(rank(4, 0.60) < rank(0, 0.70));
-        assert!(rank(-16, 0.68) < rank(0, 0.70));
-        let spilled = |ratio: f64| {
-            expected_rank(&Judged {
-                candidate: Candidate::Spilled,
-                ratios: Ok([ratio; 2]),
-            })
-        };
-        assert!(spilled(0.64) > rank(0, 0.70));
-        assert!(spilled(0.63) < rank(0, 0.70));
     }
 
     #[test]

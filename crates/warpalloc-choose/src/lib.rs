@@ -7,6 +7,7 @@
 
 pub mod judge;
 
+mod bounds;
 mod cache;
 mod candidate;
 mod choose;

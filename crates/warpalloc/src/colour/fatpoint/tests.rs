@@ -14,7 +14,7 @@ use crate::options::{HoistPolicy, Kind as Values, Knobs, Options, Strategy};
 use crate::passes::hoist::hoist_invariants;
 use crate::scratch::Scratch;
 use crate::target::{Class, File, PReg, Target};
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, EntitySet};
 
 fn allocate(f: &Function, target: &Target, options: &Options) -> Result<Allocation, Error> {
     let options = Options {
@@ -147,7 +147,8 @@ fn clusters_of(f: &Function, knobs: &Knobs) -> usize {
     let ranges = LiveRanges::compute(&program, &target, &facts);
     let hints = affinity::affinities(&program, &ranges, &facts.frequencies);
     let mut clusters = cluster::Clusters::new(&program, &ranges, target.files().len());
-    coalesce::Coalescer::new(&program, &target, &ranges, knobs).run(&mut clusters, &hints);
+    let coalescer = coalesce::Coalescer::new(&program, &target, &ranges, knobs);
+    coalescer.run(&mut clusters, &hints, &EntitySet::new());
     clusters.iter().count()
 }
 

@@ -217,9 +217,6 @@ impl Simplifier<'_, '_> {
             List::Simplify
         };
         self.lists[body.index()] = new;
-        if old == List::Simplify && new != List::Simplify {
-            self.safe.remove(body);
-        }
         match new {
             List::None => {}
             List::Simplify => self.safe.set(body, self.ease(body)),
@@ -262,10 +259,9 @@ impl Simplifier<'_, '_> {
         self.lists[body.index()] = List::None;
         self.stack.push(body);
         let mut harmless: SmallVec<[BodyId; 8]> = SmallVec::new();
-        let counted = self.waiting > 0 && self.graph.is_significant(body);
+        let counted = self.graph.is_significant(body);
         for &(neighbour, by) in &burdened {
-            // Only moves that wait ask who counts against merges.
-            let was_significant = self.waiting > 0 && self.graph.is_significant(neighbour);
+            let was_significant = self.graph.is_significant(neighbour);
             let relief = self.graph.relieve(neighbour, by);
             if was_significant && !self.graph.is_significant(neighbour) {
                 harmless.push(neighbour);
@@ -405,9 +401,9 @@ impl Simplifier<'_, '_> {
             && limit.is_none_or(|limit| self.merges < limit)
     }
 
+    /// Merges bodies, none of which is safe to remove: those went before any move was tried.
     fn merge(&mut self, joint: &Joint) {
         for side in [joint.a, joint.b] {
-            self.safe.remove(side);
             self.lists[side.index()] = List::None;
         }
         let mut around = std::mem::take(&mut self.around);

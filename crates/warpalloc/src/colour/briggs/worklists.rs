@@ -21,7 +21,7 @@ pub struct Ease {
     pub degree: u32,
 }
 
-/// Bodies that can be removed safely: a max-heap in which a body's priority may change.
+/// Bodies that can be removed safely: a heap in which a body's [`Ease`] may fall.
 ///
 /// All of them have the infinite priority of a safe node, so the order is the tie-break:
 /// [`Ease`], of which the degree is the last part, then lower number.
@@ -41,7 +41,7 @@ impl SimplifyHeap {
         }
     }
 
-    /// Adds `body`, or changes its priority.
+    /// Adds `body`, or lowers its ease.
     pub fn set(&mut self, body: BodyId, ease: Ease) {
         match self.places[body.index()] {
             0 => {
@@ -50,36 +50,22 @@ impl SimplifyHeap {
             }
             place => {
                 let at = place as usize - 1;
-                let old = std::mem::replace(&mut self.heap[at].0, ease);
-                if ease < old {
-                    self.rise(at);
-                } else {
-                    self.sink(at);
-                }
+                debug_assert!(ease <= self.heap[at].0);
+                self.heap[at].0 = ease;
+                self.rise(at);
             }
         }
     }
 
-    /// Takes the body of the highest priority out.
+    /// Takes the body of the least ease out.
     pub fn pop(&mut self) -> Option<BodyId> {
         let &(_, body) = self.heap.first()?;
-        self.remove(body);
-        Some(body)
-    }
-
-    /// Takes `body` out.
-    pub fn remove(&mut self, body: BodyId) {
-        let Some(at) = (self.places[body.index()] as usize).checked_sub(1) else {
-            return;
-        };
+        self.heap.swap_remove(0);
         self.places[body.index()] = 0;
-        let last = self.heap.len() - 1;
-        self.heap.swap(at, last);
-        self.heap.truncate(last);
-        if at < last {
-            self.rise(at);
-            self.sink(at);
+        if !self.heap.is_empty() {
+            self.sink();
         }
+        Some(body)
     }
 
     fn rise(&mut self, mut at: usize) {
@@ -91,7 +77,9 @@ impl SimplifyHeap {
         self.note(at);
     }
 
-    fn sink(&mut self, mut at: usize) {
+    /// Brings the first entry to its place.
+    fn sink(&mut self) {
+        let mut at = 0;
         loop {
             let children = [2 * at + 1, 2 * at + 2];
             let inside = children.into_iter().filter(|&c| c < self.heap.len());
@@ -225,9 +213,9 @@ mod tests {
             heap.set(body, of_degree(degree));
         }
         heap.set(bodies[3], of_degree(0));
-        heap.remove(bodies[4]);
         let order: Vec<_> = std::iter::from_fn(|| heap.pop()).collect();
-        assert_eq!(order, [bodies[3], bodies[1], bodies[2], bodies[0]]);
+        let expected = [3, 4, 1, 2, 0].map(|number: usize| bodies[number]);
+        assert_eq!(order, expected);
     }
 
     #[test]
@@ -243,18 +231,15 @@ mod tests {
         let mut model = std::collections::BTreeMap::new();
         for _ in 0..20_000 {
             let body = BodyId::new(next(64) as usize);
-            match next(4) {
+            match next(3) {
                 0 => {
-                    heap.remove(body);
-                    model.remove(&body);
-                }
-                1 => {
                     let best = model.iter().map(|(&b, &d)| (d, b)).min();
                     assert_eq!(heap.pop(), best.map(|(_, b)| b));
                     best.map(|(_, b)| model.remove(&b));
                 }
                 _ => {
-                    let degree = next(40) as u32;
+                    let degree = model.get(&body).map_or(40, |&degree| degree);
+                    let degree = next(u64::from(degree) + 1) as u32;
                     heap.set(body, of_degree(degree));
                     model.insert(body, degree);
                 }

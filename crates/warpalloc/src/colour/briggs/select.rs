@@ -293,7 +293,6 @@ impl Select<'_, '_> {
         }
         let mut spilled = self.spilled;
         spilled.sort_unstable();
-        spilled.dedup();
         Selected {
             colours,
             spilled,

@@ -84,13 +84,13 @@ impl Crests<'_> {
     /// The crest of `run`.
     fn within(&self, run: Range<usize>) -> Crest {
         let (first, end) = (run.start.div_ceil(STRETCH), run.end / STRETCH);
-        if first >= end {
+        let Some(whole) = self.stretches.get(first..end) else {
             return crest_of(&self.units[run]);
-        }
+        };
         let ends = [run.start..first * STRETCH, end * STRETCH..run.end];
         let ends = ends.map(|part| crest_of(&self.units[part]));
-        let whole = self.stretches[first..end].iter().copied();
-        ends.into_iter().chain(whole).fold(NO_CREST, higher)
+        let crests = ends.iter().chain(whole).copied();
+        crests.fold(NO_CREST, higher)
     }
 }
 

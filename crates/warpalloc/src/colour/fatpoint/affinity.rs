@@ -8,7 +8,7 @@
 //! coalescing may do with it (`docs/sources.md#fatpoint-filter-bits`).
 
 use crate::analysis::Frequencies;
-use crate::function::{Inst, Kind, Role};
+use crate::function::{Inst, Kind};
 use crate::ir::{LiveRanges, Op, Origin, Program, Value};
 use cranelift_entity::EntityRef;
 
@@ -23,8 +23,6 @@ impl Filter {
     pub const HAS_COPY: Filter = Filter(0x02);
     /// The destination may have to be in a callee-saved register.
     pub const CALLEE_SAVED: Filter = Filter(0x04);
-    /// The copy may not happen, because it is guarded.
-    pub const PREDICATED: Filter = Filter(0x08);
     /// A side is in a register of the calling convention.
     pub const ABI: Filter = Filter(0x10);
     /// It stands on an edge: a phi web.
@@ -42,10 +40,10 @@ impl Filter {
         self.0 & other.0 != 0
     }
 
-    /// Whether both sides may become one cluster. Where a side already has its register,
-    /// or the copy may not happen, the affinity is a hint only.
+    /// Whether both sides may become one cluster. Where a side already has its register, the
+    /// affinity is a hint only.
     pub fn allows_join(self) -> bool {
-        let refused = Filter::PREDICATED.with(Filter::ABI).with(Filter::PINNED);
+        let refused = Filter::ABI.with(Filter::PINNED);
         self.has(Filter::HAS_COPY) && !self.has(refused)
     }
 }
@@ -126,26 +124,20 @@ impl Gather<'_> {
         for link in self.program.links.iter().filter(|l| l.fixed.is_some()) {
             self.fixed.resize(self.program.values.len(), Filter(0));
             for &(value, _) in &link.members {
-                let by_convention = match self.program.values[value].origin {
-                    Origin::Constraint(inst) => {
-                        matches!(
-                            function.inst(inst).kind,
-                            Kind::Call | Kind::Return | Kind::LiveIn
-                        )
-                    }
-                    _ => false,
+                let kind = match self.program.values[value].origin {
+                    Origin::Constraint(inst) => Some(function.inst(inst).kind),
+                    _ => None,
                 };
-                self.fixed[value.index()] = match by_convention {
-                    true => Filter::ABI,
-                    false => Filter::PINNED,
+                self.fixed[value.index()] = match kind {
+                    Some(Kind::Call | Kind::Return | Kind::LiveIn) => Filter::ABI,
+                    _ => Filter::PINNED,
                 };
             }
         }
     }
 
     fn push(&mut self, to: Value, from: Value, shift: i32, weight: f32, filter: Filter) {
-        let (a, b) = (self.ranges.size(to), self.ranges.size(from));
-        if a.file != b.file || to == from {
+        if to == from {
             return;
         }
         let mut filter = filter.with(Filter::HAS_COPY);
@@ -169,12 +161,6 @@ impl Gather<'_> {
     /// unit of one on the other side has an affinity at its distance.
     fn copy_instruction(&mut self, inst: Inst, values: &[Value], weight: f32) {
         let operands = self.program.function.operands(inst);
-        let guarded = operands.iter().any(|o| o.role == Role::UseDef);
-        let filter = if guarded {
-            Filter::PREDICATED
-        } else {
-            Filter(0)
-        };
         let ranges = self.ranges;
         let lanes = |reads: bool| {
             let mut at = 0;
@@ -193,7 +179,7 @@ impl Gather<'_> {
                 let from_inside = to_start <= from_start && from_end <= to_end;
                 let to_inside = from_start <= to_start && to_end <= from_end;
                 if from_inside || to_inside {
-                    self.push(to, from, from_start - to_start, weight, filter);
+                    self.push(to, from, from_start - to_start, weight, Filter(0));
                 }
             }
         }
@@ -227,18 +213,14 @@ mod tests {
             Filter::CROSSES_CALL,
             Filter::HAS_COPY,
             Filter::CALLEE_SAVED,
-            Filter::PREDICATED,
             Filter::ABI,
             Filter::CSSA,
             Filter::PINNED,
         ];
-        assert_eq!(
-            bits.map(|f| f.0),
-            [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x80]
-        );
+        assert_eq!(bits.map(|f| f.0), [0x01, 0x02, 0x04, 0x10, 0x20, 0x80]);
         assert!(Filter::HAS_COPY.with(Filter::CSSA).allows_join());
         assert!(!Filter::CSSA.allows_join());
-        for refused in [Filter::PREDICATED, Filter::ABI, Filter::PINNED] {
+        for refused in [Filter::ABI, Filter::PINNED] {
             assert!(!Filter::HAS_COPY.with(refused).allows_join());
         }
     }

@@ -215,7 +215,7 @@ impl<'a, const W: usize> Assign<'a, W> {
 
     /// The starts of `free` that leave fixed places alone, if there are any.
     fn unreserved(&self, info: &ClusterInfo, free: UnitSet<W>) -> UnitSet<W> {
-        if self.reserved.is_empty() || info.fixed.is_some() {
+        if self.reserved.is_empty() {
             return free;
         }
         let apart = free.without(&self.reserved.blocked_starts(info.width as usize));
@@ -424,7 +424,7 @@ impl<'a, const W: usize> Assign<'a, W> {
                 let Ok(unit) = usize::try_from(unit) else {
                     continue;
                 };
-                if colours[other].is_some() || unit >= self.claims.len() {
+                if colours[other].is_some() {
                     continue;
                 }
                 let weight = (weight * CLAIM_WEIGHT).clamp(1.0, 127.0) as u32;

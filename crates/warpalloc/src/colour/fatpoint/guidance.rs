@@ -98,9 +98,7 @@ pub fn victims(
             for price in price.iter_mut().take(high).skip(low) {
                 *price += costs[value];
             }
-            if low < high {
-                in_the_way.push((value, low, high));
-            }
+            in_the_way.push((value, low, high));
         }
     }
     let cheapest = (0..starts)
@@ -108,14 +106,9 @@ pub fn victims(
         .min_by(|&a, &b| price[a].total_cmp(&price[b]));
     match cheapest {
         Some(start) if price[start] < own => {
-            let mut victims: Vec<Value> = in_the_way
-                .into_iter()
-                .filter(|&(_, low, high)| (low..high).contains(&start))
-                .map(|(value, ..)| value)
-                .collect();
-            victims.sort_unstable();
-            victims.dedup();
-            Some(victims)
+            let touched = in_the_way.into_iter();
+            let touched = touched.filter(|&(_, low, high)| (low..high).contains(&start));
+            Some(touched.map(|(value, ..)| value).collect())
         }
         _ if own.is_finite() => Some(info.members.iter().map(|m| m.value).collect()),
         _ => None,

@@ -69,9 +69,10 @@ impl<const W: usize> Histogram<W> {
 
     /// Units whose counter exceeds `threshold`.
     pub fn above(&self, threshold: u32) -> UnitSet<W> {
-        if self.clear || threshold >= MOST {
+        if self.clear {
             return UnitSet::EMPTY;
         }
+        let threshold = threshold.min(MOST);
         let mut above = UnitSet::EMPTY;
         let mut equal = UnitSet([u64::MAX; W]);
         for (bit, plane) in self.planes.iter().enumerate().rev() {
@@ -139,7 +140,7 @@ mod tests {
             for (unit, &count) in counts.iter().enumerate() {
                 assert_eq!(histogram.count(unit), count);
             }
-            for threshold in [0, 17, 50, 126, 127] {
+            for threshold in [0, 17, 50, 126, 127, 200] {
                 let above = histogram.above(threshold);
                 assert!((0..512).all(|u| above.contains(u) == (counts[u] > threshold)));
             }

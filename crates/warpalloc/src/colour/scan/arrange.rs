@@ -332,7 +332,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         let is_smaller = |other: Shape| (other.align, other.width) < (shape.align, shape.width);
         // What each unit costs, and who is there.
         let mut cost = [0u16; 512];
-        let mut owners: [[u16; 2]; 512] = [[u16::MAX; 2]; 512];
+        let mut owners: [[Option<u16>; 2]; 512] = [[None; 2]; 512];
         const NEVER_MOVES: u16 = 1000;
         for (number, other) in items.iter().enumerate() {
             let times = [item.before && other.before, item.after && other.after];
@@ -345,9 +345,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
             let movable = !matches!(other.what, What::Link(_)) && is_smaller(other.shape);
             for unit in place..place + other.shape.width {
                 cost[unit] += if movable { 1 } else { NEVER_MOVES };
-                let free = owners[unit].iter_mut().find(|owner| **owner == u16::MAX);
+                let free = owners[unit].iter_mut().find(|owner| owner.is_none());
                 if let Some(owner) = free {
-                    *owner = number as u16;
+                    *owner = Some(number as u16);
                 }
             }
         }
@@ -361,9 +361,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
             return None;
         }
         let mut displaced: SmallVec<[usize; 8]> = SmallVec::new();
-        for owner in owners[start..start + shape.width].iter().flatten() {
-            let owner = usize::from(*owner);
-            if owner < items.len() && !displaced.contains(&owner) {
+        let owners = owners[start..start + shape.width].as_flattened().iter();
+        for owner in owners.flatten().map(|&owner| usize::from(owner)) {
+            if !displaced.contains(&owner) {
                 displaced.push(owner);
             }
         }

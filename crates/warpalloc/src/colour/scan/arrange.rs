@@ -598,7 +598,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
             }
             Op::Transfer { to, from } => {
                 let (to, from) = (to.as_u32(), from.as_u32());
-                let edit = self.transfer(find(to, true), find(from, false), to, from);
+                let edit = self.transfer(find(to, true), find(from, false), from);
                 self.waiting.push(edit);
             }
             Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}

@@ -469,20 +469,22 @@ impl<const W: usize> Assigner<'_, W> {
             }
             Op::Transfer { to, from } => {
                 let (to, from) = (to.as_u32(), from.as_u32());
-                let edit = self.transfer(register(to, true), register(from, false), to, from);
+                let edit = self.transfer(register(to, true), self.register(from), from);
                 self.waiting.push(edit);
             }
             Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
         }
     }
 
-    pub(super) fn transfer(&self, to: PReg, from: PReg, result: u32, input: u32) -> Edit {
-        let registers = |value: u32| {
-            let shape = self.code.shape(value);
-            shape.width / self.code.target.file(File::new(shape.file)).units_per_reg
-        };
-        let regs = registers(result).max(registers(input)) as u8;
-        Edit::Transfer { to, from, regs }
+    /// A copy of `input` into another file, where it takes as many registers.
+    pub(super) fn transfer(&self, to: PReg, from: PReg, input: u32) -> Edit {
+        let shape = self.code.shape(input);
+        let regs = shape.width / self.code.target.file(from.file).units_per_reg;
+        Edit::Transfer {
+            to,
+            from,
+            regs: regs as u8,
+        }
     }
 
     /// Puts the edits that wait before `inst`, whose registers are known.

@@ -519,6 +519,8 @@ impl<const W: usize> Assigner<'_, W> {
         units(true).eq(units(false))
     }
 
+    /// Puts the edits that wait on the edge that `block` stands on. In other blocks none
+    /// waits: a terminator comes last and writes nothing.
     fn flush_edge(&mut self, block: Block) {
         if let Some((from, succ)) = self.code.program.blocks[block].edge {
             let point = Point::Edge(from, succ);
@@ -526,7 +528,7 @@ impl<const W: usize> Assigner<'_, W> {
                 .edits
                 .extend(self.waiting.drain(..).map(|edit| (point, edit)));
         }
-        self.waiting.clear();
+        debug_assert!(self.waiting.is_empty());
     }
 
     /// Moves that happen at once, `(to, from, width)`.

@@ -36,7 +36,6 @@ impl NextUse {
             self.ahead.push(value);
             self.next[value as usize] = length.saturating_add(distance).min(NEVER - 1);
         }
-        self.notes.clear();
         for (at, number) in steps.enumerate().rev() {
             let accesses = code.accesses(number);
             for &(value, _) in accesses.iter().rev() {

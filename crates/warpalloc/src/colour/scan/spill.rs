@@ -151,7 +151,7 @@ struct Spiller<'a> {
     clean: Vec<bool>,
     /// How often the definitions of each value run.
     at_definitions: Vec<f32>,
-    /// Which values the block has neither read nor written.
+    /// Which of the values in registers the block has neither read nor written.
     untouched: Vec<bool>,
     /// Values that left before the block touched them.
     dropped: Vec<u32>,
@@ -204,9 +204,6 @@ impl Spiller<'_> {
     /// Values that left before the block touched them need not have been in registers when it
     /// was entered.
     fn drop_untouched(&mut self, block: Block) {
-        for resident in self.plan.entry.of(block) {
-            self.untouched[resident.value as usize] = false;
-        }
         if self.dropped.is_empty() {
             return;
         }

@@ -42,7 +42,7 @@ impl Congruence {
         for edge in code.edges() {
             let frequency = code.edge_frequency(edge) as f32;
             for &(param, arg) in code.pairs(edge) {
-                if param != arg && code.shape(param).file == code.shape(arg).file {
+                if param != arg {
                     pairs.push((frequency, param, arg));
                 }
             }

@@ -32,8 +32,7 @@ pub(super) fn share_slots(code: &Code, in_memory: &[bool]) -> Vec<u32> {
     joins.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (_, param, arg) in joins {
         let (a, b) = (root(&mut parent, param), root(&mut parent, arg));
-        let alike = code.shape(a).width == code.shape(b).width;
-        if a == b || !alike {
+        if a == b {
             continue;
         }
         if let Some(both) = merged(&stretches[a as usize], &stretches[b as usize]) {

@@ -203,12 +203,10 @@ impl Affinities {
     fn root(&mut self, value: u32) -> (u32, i32) {
         let (mut at, mut offset) = (value, 0);
         while self.parent[at as usize] != at {
+            // A representative is its own parent, at no distance.
             let up = self.parent[at as usize];
-            let above = self.parent[up as usize];
-            if above != up {
-                self.offset[at as usize] += self.offset[up as usize];
-                self.parent[at as usize] = above;
-            }
+            self.offset[at as usize] += self.offset[up as usize];
+            self.parent[at as usize] = self.parent[up as usize];
             offset += self.offset[at as usize];
             at = self.parent[at as usize];
         }

@@ -201,7 +201,8 @@ impl<'a> Code<'a> {
             let ops = &self.program.blocks[block].ops;
             let mut at = 0;
             while at < ops.len() {
-                let seats = self.copies_into_seats(&ops[at]) && at + 1 < ops.len();
+                // The instruction comes right behind the copies into its seats.
+                let seats = self.copies_into_seats(&ops[at]);
                 at += usize::from(seats);
                 let unseats = ops
                     .get(at + 1)

@@ -35,7 +35,8 @@ pub(super) fn assign_pins(code: &Code) -> Option<Vec<u16>> {
     let hulls = hulls(code);
     let fixed = |value: Value| {
         let mut links = code.program.links.iter();
-        let link = links.find(|l| l.members.iter().any(|m| m.0 == value))?;
+        // The link of a pinned value has no other member.
+        let link = links.find(|link| link.members[0].0 == value)?;
         link.fixed.map(|reg| reg.unit as usize)
     };
     pinned.retain(|v| hulls[v.index()].0 <= hulls[v.index()].1);

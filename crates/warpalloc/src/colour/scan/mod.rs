@@ -26,6 +26,8 @@ mod remat;
 mod share;
 mod spill;
 mod stores;
+#[cfg(test)]
+mod tests;
 
 use crate::allocation::{Allocation, Edits, Frame, Space};
 use crate::analysis::Liveness;

@@ -150,3 +150,66 @@ pub(super) fn pinned_register(code: &Code, value: u32) -> Option<PReg> {
     let file = File::new(code.shape(value).file);
     code.pin(value).map(|unit| PReg::new(file, unit))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{case, unpinned};
+    use super::*;
+
+    /// The registers of the values of a kernel that has `registers`.
+    fn pins(registers: usize, blocks: &str) -> Option<Vec<u16>> {
+        assign_pins(&unpinned(&case(registers, blocks)))
+    }
+
+    #[test]
+    fn a_pinned_value_in_a_fixed_register_comes_first() {
+        let found = pins(
+            4,
+            "block0:
+                v0:r32.pinned = a : read
+                v1:r32.pinned @ R0 = b : read
+                use v0, v1 : write
+                exit : exit",
+        );
+        assert_eq!(found, Some(vec![1, 0]));
+    }
+
+    #[test]
+    fn pinned_values_may_have_all_registers() {
+        let found = pins(
+            4,
+            "block0:
+                v0:r32.pinned, v1:r64.pinned, v2:r32.pinned = a : read
+                use v0, v1, v2 : write
+                exit : exit",
+        );
+        assert_eq!(found, Some(vec![0, 2, 1]));
+    }
+
+    #[test]
+    fn a_pinned_value_that_lives_nowhere_has_no_register() {
+        let found = pins(
+            4,
+            "vregs v0:r32.pinned
+            block0:
+                v1:r32.pinned = a : read
+                use v1 : write
+                exit : exit",
+        );
+        assert_eq!(found, Some(vec![NOWHERE, 0]));
+    }
+
+    /// `v1` is copied from where `v0` is. The other copy has no part in that.
+    #[test]
+    fn results_take_over_no_register_of_a_pinned_value() {
+        let found = pins(
+            8,
+            "block0:
+                v0:r32.pinned = a : read
+                v1:r32 tied 2, v2:r32 @ R4 = b v0
+                use v1, v2 : write
+                exit : exit",
+        );
+        assert_eq!(found, None);
+    }
+}

@@ -344,3 +344,52 @@ impl Unions {
         self.next.swap(into as usize, from as usize);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{case, code};
+    use super::*;
+
+    /// `v0` lives on in block1, which the walk comes to after block2, but not at the end of
+    /// block2.
+    #[test]
+    fn a_value_interferes_with_one_defined_before_its_last_read_in_a_block() {
+        let case = case(
+            8,
+            "block0:
+                v0:r32 = a : read
+                v1:pred = p : read
+                brp v1 -> block1, block2
+            block1:
+                use v0 : write
+                bra -> block3
+            block2:
+                v2:r32 = b : read
+                use v0 : write
+                v3:r32 = c : read
+                use v2, v3 : write
+                bra -> block3
+            block3:
+                exit : exit",
+        );
+        let code = code(&case);
+        let spans = Spans::measure(&code);
+        assert!(spans.interfere(&code, 0, 2));
+        assert!(!spans.interfere(&code, 0, 3));
+    }
+
+    /// Each of 65 blocks passes its parameter on, which dies there.
+    #[test]
+    fn a_class_has_no_more_than_64_members() {
+        let mut blocks = "block0:\nv0:r32 = a : read\nbra -> block1(v0)\n".to_owned();
+        for at in 1..64 {
+            let next = at + 1;
+            blocks += &format!("block{at}(v{at}:r32):\nbra -> block{next}(v{at})\n");
+        }
+        blocks += "block64(v64:r32):\nuse v64 : write\nexit : exit\n";
+        let case = case(8, &blocks);
+        let congruence = Congruence::find(&code(&case));
+        let sizes: Vec<usize> = congruence.all_members().map(<[u32]>::len).collect();
+        assert_eq!(sizes, [64]);
+    }
+}

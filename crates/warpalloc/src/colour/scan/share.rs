@@ -122,7 +122,29 @@ fn stretches(code: &Code, joins: &[(f64, u32, u32)]) -> Vec<Vec<Segment>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{case, code};
     use super::*;
+
+    /// `v0` and `v1` are live at once, so that `v3` shares with one of them only.
+    #[test]
+    fn a_parameter_shares_with_the_argument_that_is_passed_most_often() {
+        let case = case(
+            8,
+            "block0:
+                v0:r32, v1:r32, v2:pred = a : read
+                brp v2 -> block1, block2
+            block1:
+                brp v2 -> block3(v0), block4
+            block2:
+                bra -> block3(v1)
+            block3(v3:r32):
+                use v3 : write
+                bra -> block4
+            block4:
+                exit : exit",
+        );
+        assert_eq!(share_slots(&code(&case), &[true; 4]), [0, 1, 2, 1]);
+    }
 
     #[test]
     fn stretches_that_overlap_are_not_merged() {

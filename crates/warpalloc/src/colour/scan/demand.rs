@@ -382,3 +382,29 @@ pub(super) fn writes_early(code: &Code, block: Block, step: Step, link: &Link) -
     let mut early = operands.filter(|(o, _)| o.role == Role::EarlyDef);
     early.any(|(_, v)| link.members.iter().any(|m| m.0 == *v))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignments_beyond_the_last_level_count_at_all_levels() {
+        let mut load = Load::default();
+        load.add(Shape {
+            file: 0,
+            width: 33,
+            align: 64,
+            reaches_memory: true,
+        });
+        assert_eq!(load.0[0], [33, 34, 36, 40, 48]);
+    }
+
+    #[test]
+    fn fixed_units_count_where_nothing_else_does() {
+        let mut fixed: UnitSet<8> = UnitSet::EMPTY;
+        [0, 1, 4].into_iter().for_each(|unit| fixed.insert(unit));
+        let mut load = Load::default();
+        load.add_fixed(0, &fixed);
+        assert_eq!(load.0[0], [3, 0, 0, 0, 0]);
+    }
+}

@@ -450,3 +450,76 @@ fn a_frame_may_be_as_large_as_its_limit() {
         assert!(frame(4, strategy).is_err(), "{strategy}");
     }
 }
+
+/// `v0` leaves its register in each round of the loop. Where the loop is left it is in a
+/// register, but in the slot that it shares with `v1` as well.
+#[test]
+fn what_is_stored_where_it_is_defined_is_not_stored_where_it_is_passed() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            bra -> block1
+        block1:
+            brp -> block2, block3(v0)
+        block2:
+            v2:r32, v3:r32, v4:r32, v5:r32 = b : read
+            use v2, v3, v4, v5 : write
+            use v0 : write
+            bra -> block1
+        block3(v1:r32):
+            v6:r32, v7:r32, v8:r32, v9:r32 = c : read
+            use v6, v7, v8, v9 : write
+            use v1 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.stores(), 1);
+}
+
+/// `v1` is written before it is read, so that nothing has to be passed to it.
+#[test]
+fn a_parameter_that_is_overwritten_unread_takes_no_argument() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            bra -> block1(v0)
+        block1(v1:r32):
+            use v0 : write
+            v1 = b : read
+            use v0, v1 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.moves(), 0);
+}
+
+#[test]
+fn code_that_is_never_reached_has_registers_too() {
+    let outcome = scan(
+        8,
+        "block0:
+            exit : exit
+        block1:
+            use v0:r32, v1:r32 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.registers(1), ["R0", "R1"]);
+}
+
+/// `R2` waits for the last lane of the store, and the pair would take it with `R3`.
+#[test]
+fn a_seat_keeps_away_from_registers_half_of_which_wait_for_others() {
+    let outcome = scan(
+        8,
+        "block0:
+            v0:r32 = a : read
+            v1:r64 not {R7} = b : read
+            v2:r32 = c : read
+            v3:r32 = d : read
+            use v1 : write
+            st.v3 v0, v2, v3 : write group 0..3 align 4
+            exit : exit",
+    );
+    assert_eq!(outcome.registers(1), ["R4"]);
+    assert_eq!(outcome.moves(), 0);
+}

@@ -5,7 +5,7 @@ use super::levels::Levels;
 use super::plan::{Candidate, Plan};
 use super::room::{Extent, Room};
 use crate::analysis::{Cfg, Loop, Loops};
-use crate::function::{Block, Clobbers, Inst, Kind};
+use crate::function::{Block, Inst, Kind};
 use crate::ir::{Facts, Op, Program, Value};
 use crate::spill::remat::may_run_again;
 use crate::target::Target;
@@ -75,7 +75,7 @@ pub(super) struct Nest<'a> {
     header: Block,
     entries: Vec<(Block, usize)>,
     entry_frequency: f64,
-    /// Where the loop is left to.
+    /// Where the loop is left to, once for each edge.
     exits: SmallVec<[Block; 4]>,
     pub(super) candidates: Vec<Candidate>,
     tallies: &'a mut Tallies,
@@ -84,7 +84,7 @@ pub(super) struct Nest<'a> {
 }
 
 impl<'a> Nest<'a> {
-    /// The loop `l`, if it has an invariant and a way in.
+    /// The loop `l`, if it has an invariant.
     pub(super) fn new(
         program: &'a Program<'a>,
         target: &'a Target,
@@ -98,7 +98,8 @@ impl<'a> Nest<'a> {
             return None;
         }
         tallies.count(program, blocks);
-        // A result that one turn, or code before the loop, hands to a turn is no invariant.
+        // A result that one turn, or code before the loop, hands to a turn is no invariant. One
+        // that its own instruction reads is handed on like that.
         let header = facts.loops.info(l).header;
         candidates.retain_mut(|c| {
             let tally = tallies.of(c.result);
@@ -106,16 +107,13 @@ impl<'a> Nest<'a> {
             tally.writes == 1 && !facts.liveness.is_live_in(header, c.result)
         });
         link(program, &mut candidates, tallies);
-        let entries = entries(program, &facts.loops, l);
-        if entries.is_empty() || candidates.iter().all(|c| c.waits_for > 0) {
+        if candidates.iter().all(|c| c.waits_for > 0) {
             return None;
         }
+        let entries = entries(program, &facts.loops, l);
         let edge = |&(block, succ): &(Block, usize)| facts.frequencies.edge(block, succ);
         let successors = blocks.iter().flat_map(|&block| program.successors(block));
         let outside = successors.filter(|&to| !facts.loops.contains(l, to));
-        let mut exits: SmallVec<[Block; 4]> = outside.collect();
-        exits.sort_unstable();
-        exits.dedup();
         Some(Nest {
             program,
             facts,
@@ -128,7 +126,7 @@ impl<'a> Nest<'a> {
             header,
             entry_frequency: entries.iter().map(edge).sum(),
             entries,
-            exits,
+            exits: outside.collect(),
             candidates,
             tallies,
             rooms: target.files().map(|_| None).collect(),
@@ -160,10 +158,7 @@ impl<'a> Nest<'a> {
             return None;
         }
         let values = moved.iter().flat_map(|c| c.values(self.program));
-        let mut values: Vec<Value> = values.copied().collect();
-        values.sort_unstable();
-        values.dedup();
-        let values = values.into_iter().map(|v| {
+        let values = values.map(|&v| {
             let stays = self.tallies.of(v).reads > 0 || self.is_read_after(v);
             (v, stays)
         });
@@ -285,11 +280,11 @@ fn link(program: &Program, candidates: &mut Vec<Candidate>, tallies: &mut Tallie
     }
 }
 
-/// The edges that enter `l` from outside.
+/// The edges that enter `l` from outside. There are some: the function's entry is in no loop.
 fn entries(program: &Program, loops: &Loops, l: Loop) -> Vec<(Block, usize)> {
     let header = loops.info(l).header;
     let mut preds: SmallVec<[Block; 4]> = program.predecessors(header).collect();
-    preds.sort_unstable();
+    // A block is named once for each of its edges, without another in between.
     preds.dedup();
     preds.retain(|pred| !loops.contains(l, *pred));
     let edges = preds.into_iter().flat_map(|pred| {
@@ -310,14 +305,11 @@ fn inputs<'p>(program: &'p Program, candidate: &Candidate) -> impl Iterator<Item
 /// The result of `inst`, if nothing about the instruction itself keeps it where it is.
 fn may_move(program: &Program, inst: Inst, values: &[Value]) -> Option<Value> {
     let function = program.function;
-    let info = function.inst(inst);
-    let is_plain = info.kind == Kind::Plain && info.clobbers == Clobbers::None;
+    let is_plain = function.inst(inst).kind == Kind::Plain;
     if !is_plain || !function.is_free(inst) || !may_run_again(function, inst) {
         return None;
     }
-    let operands = || function.operands(inst).iter().zip(values);
-    let (_, &result) = operands().find(|(o, _)| o.role.writes())?;
-    let keeps_its_values = operands().all(|(o, v)| o.vreg.index() == v.index());
-    let reads_result = operands().any(|(o, &v)| o.role.reads() && v == result);
-    (keeps_its_values && !reads_result).then_some(result)
+    let mut operands = function.operands(inst).iter().zip(values);
+    let result = operands.find(|(o, _)| o.role.writes());
+    result.map(|(_, &value)| value)
 }

@@ -38,8 +38,8 @@ pub(super) struct Plan {
     /// Edges into the loop.
     pub entries: Vec<(Block, usize)>,
     pub header: Block,
-    /// The values that moved code reads and writes, and whether the loop or code behind it
-    /// still reads them.
+    /// The values that moved code reads and writes, once for each operand, and whether the loop
+    /// or code behind it still reads them.
     pub values: Vec<(Value, bool)>,
 }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The number of candidates without room after which a loop counts as full.
 const REFUSALS: usize = 16;
 
-/// Positions, as ranges that do not overlap.
+/// Positions, as ranges that do not overlap. Some may be empty.
 type Positions = SmallVec<[Range<u32>; 8]>;
 
 /// A loop, and the values live in it.
@@ -48,13 +48,11 @@ impl Extent<'_> {
                 false if self.liveness.is_live_in(block, candidate.result) => (start, 0),
                 false => (end, 0),
             };
-            if start < begins {
-                without.push(start..begins);
-            }
+            without.push(start..begins);
             if begins < end && !self.liveness.is_live_out(block, candidate.result) {
                 let last = self.last_read(block, first, candidate.result, &mut reads);
                 let dies = start + last.unwrap_or(first) as u32 + 1;
-                without.extend((dies < end).then_some(dies..end));
+                without.push(dies..end);
             }
         }
         without

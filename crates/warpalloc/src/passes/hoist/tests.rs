@@ -128,6 +128,41 @@ fn only_what_yields_the_same_in_every_turn_moves() {
         scale(b, head, x, c);
     });
     assert_eq!(pinned, []);
+    let reads_itself = one_loop(|b, head, x, c| {
+        b.inst(head, "next").def(x).use_(x).remat(3);
+        b.inst(head, "load").def(c).effect(Effect::Read);
+    });
+    assert_eq!(reads_itself, []);
+}
+
+/// A copy that is coalesced costs nothing.
+#[test]
+fn copies_stay() {
+    let copy = one_loop(|b, head, x, c| {
+        b.copy(head, c, x).remat(3);
+    });
+    assert_eq!(copy, []);
+}
+
+#[test]
+fn each_edge_into_the_loop_computes_an_invariant_once() {
+    let mut b = Builder::new("parallel");
+    let [entry, side, head, out] = std::array::from_fn(|_| b.block());
+    let (x, c) = (b.vreg(Class::R32), b.vreg(Class::R32));
+    b.inst(entry, "load").def(x).effect(Effect::Read);
+    for to in [head, side, head] {
+        b.edge(entry, to, &[]);
+    }
+    b.branch(entry, "switch");
+    b.jump(side, head, &[]);
+    b.inst(head, "scale").def(c).use_(x).remat(3);
+    b.inst(head, "store").use_(c).effect(Effect::Write);
+    b.edge(head, head, &[]);
+    b.edge(head, out, &[]);
+    b.branch(head, "br");
+    b.exit(out, "exit");
+    let expected = at(&[("scale", 0), ("scale", 0), ("scale", 1)]);
+    assert_eq!(moved(b, 64, HoistPolicy::Inner, true), expected);
 }
 
 #[test]
@@ -199,6 +234,37 @@ fn registers_that_are_not_there_are_not_taken() {
     assert_eq!(moved(crowded(14), 17, HoistPolicy::Inner, true), scale);
     // One less alive leaves room within the granule.
     assert_eq!(moved(crowded(12), 64, HoistPolicy::Inner, true), both);
+}
+
+/// The loop is full where the result of `widen` is live: it may go because that position has
+/// it anyway, and its input leaves with it. The register of the input goes to `bias`.
+#[test]
+fn what_leaves_where_the_loop_is_full_makes_room_for_the_next() {
+    let mut b = Builder::new("full");
+    let (entry, head, out) = (b.block(), b.block(), b.block());
+    let values: Vec<VReg> = (0..12).map(|_| b.vreg(Class::R32)).collect();
+    let [x, d, s] = std::array::from_fn(|_| b.vreg(Class::R32));
+    let wide = b.vreg(Class::R64);
+    for &v in values.iter().chain([&x]) {
+        b.inst(entry, "load").def(v).effect(Effect::Read);
+    }
+    b.jump(entry, head, &[]);
+    b.inst(head, "widen").def(wide).use_(x).remat(9);
+    // The values, `x`, `wide` and `s`: all sixteen of a granule.
+    b.inst(head, "load").def(s).effect(Effect::Read);
+    b.inst(head, "store").use_(s).effect(Effect::Write);
+    b.inst(head, "store").use_(wide).effect(Effect::Write);
+    b.inst(head, "bias").def(d).use_(values[0]).remat(1);
+    b.inst(head, "store").use_(d).effect(Effect::Write);
+    for &v in &values {
+        b.inst(head, "store").use_(v).effect(Effect::Write);
+    }
+    b.edge(head, head, &[]);
+    b.edge(head, out, &[]);
+    b.branch(head, "br");
+    b.exit(out, "exit");
+    let both = at(&[("widen", 0), ("bias", 0)]);
+    assert_eq!(moved(b, 64, HoistPolicy::Inner, true), both);
 }
 
 #[test]

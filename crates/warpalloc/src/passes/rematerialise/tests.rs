@@ -54,6 +54,24 @@ fn a_chain_without_leaves_is_computed_again() {
     assert_eq!(deleted, [""; 0], "everything fits");
 }
 
+/// Once the last step is computed at its reader nothing reads the second, and then nothing
+/// reads the first.
+#[test]
+fn a_chain_goes_whole_where_nothing_else_reads_its_steps() {
+    let crowd = crowd(8, "bar : write\n");
+    let body = format!(
+        "v0:r64 = param : remat 0\nv1:r64 = cvta v0 : remat 1\nv2:r64 = add v1 : remat 1\n\
+         {crowd}use v2 : write\nexit : exit write"
+    );
+    let (deleted, lines) = rematerialised(9, &body);
+    assert_eq!(deleted, ["param", "cvta", "add"]);
+    let at = lines.iter().position(|line| line == "use").unwrap();
+    assert_eq!(
+        lines[at - 3..at],
+        ["again param", "again cvta", "again add"]
+    );
+}
+
 /// What two read is computed again for each of them; a third reader makes it a value to keep.
 #[test]
 fn a_dear_part_with_more_than_two_readers_is_no_part() {
@@ -93,6 +111,80 @@ fn sums_of_one_base_are_weighed_together() {
     assert_eq!(lines.iter().filter(|line| *line == "again add").count(), 4);
 }
 
+/// Three sums of two values free a register together, and none alone.
+#[test]
+fn sums_of_the_same_values_are_weighed_together_in_whichever_order() {
+    let crowd = crowd(6, "bar : write\n");
+    let body = format!(
+        "v0:r32 = ld : read\nv1:r32 = ld : read\n\
+         v2:r32 = sum v0, v1, #1 : remat 1\nv3:r32 = sum v1, v0, #2 : remat 1\n\
+         v4:r32 = sum v0, v1, #3 : remat 1\n\
+         {crowd}use v2, v3, v4 : write\nexit : exit write"
+    );
+    assert_eq!(rematerialised(8, &body).0, ["sum"; 3]);
+}
+
+/// The three sums of `v0` keep it alive, so that of the leaves of the other two only `v1`
+/// takes a register.
+#[test]
+fn a_leaf_of_two_groups_takes_one_register() {
+    let crowd = crowd(4, "bar : write\n");
+    let body = format!(
+        "v0:r32 = ld : read\nv1:r32 = ld : read\n\
+         v2:r32 = add v0, #1 : remat 1\nv3:r32 = add v0, #2 : remat 1\n\
+         v4:r32 = add v0, #3 : remat 1\n\
+         v5:r32 = sum v0, v1, #1 : remat 1\nv6:r32 = sum v0, v1, #2 : remat 1\n\
+         {crowd}use v2, v3, v4, v5, v6 : write\nexit : exit write"
+    );
+    let expected = ["add", "add", "add", "sum", "sum"];
+    assert_eq!(rematerialised(8, &body).0, expected);
+}
+
+/// The sums are the cheapest to compute again, and they read the base: it stays, though it could
+/// be computed again itself and free one register more.
+#[test]
+fn a_leaf_of_chosen_values_is_kept() {
+    let crowd = crowd(6, "bar : write\n");
+    let body = format!(
+        "v0:r32 = base : remat 2\nv1:r32 = add v0, #1 : remat 1\nv2:r32 = add v0, #2 : remat 1\n\
+         {crowd}use v0, v1, v2 : write\nexit : exit write"
+    );
+    assert_eq!(rematerialised(8, &body).0, ["add", "add"]);
+}
+
+/// The sums give way to the second crowd. Their base then lives through the first crowd too,
+/// where it is one too many.
+#[test]
+fn a_leaf_takes_a_register_wherever_its_values_were_live() {
+    let first = crowd(7, "bar : write\n");
+    let second = crowd(6, "bar : write\n");
+    let body = |sums: &str, read: &str| {
+        format!(
+            "v0:r32 = ld : read\n{sums}v4:r32 = param : remat 1\n\
+             {first}use v4 : write\n{second}{read}exit : exit write"
+        )
+    };
+    let sums = "v1:r32 = add v0, #1 : remat 1\nv2:r32 = add v0, #2 : remat 1\n\
+                v3:r32 = add v0, #3 : remat 1\n";
+    let with = body(sums, "use v1, v2, v3 : write\n");
+    assert_eq!(rematerialised(8, &with).0, ["add", "add", "add", "param"]);
+    let without = body("use v0 : write\n", "");
+    assert_eq!(rematerialised(8, &without).0, [""; 0]);
+}
+
+/// All inputs of `mad` are live right before it, the one that it changes in place too. To
+/// compute `cheap` there makes no room, so `dear` has to go.
+#[test]
+fn what_an_instruction_reads_makes_no_room_for_it() {
+    let mad =
+        "v2:r32 = ld : read\nv3:r32 = ld : read\nmad inout v2, v1, v3 : write\nst v2 : write\n";
+    let crowd = crowd(5, mad);
+    let body = format!(
+        "v0:r32 = dear : remat 3\nv1:r32 = cheap : remat 1\n{crowd}use v0 : write\nexit : exit write"
+    );
+    assert_eq!(rematerialised(8, &body).0, ["dear"]);
+}
+
 /// The narrow value lives on in place of the wide one.
 #[test]
 fn a_wide_value_gives_way_to_the_narrow_one_it_is_made_of() {
@@ -101,6 +193,8 @@ fn a_wide_value_gives_way_to_the_narrow_one_it_is_made_of() {
         "v0:r32 = ld : read\nv1:r64 = extend v0 : remat 1\n{crowd}use v1 : write\nexit : exit write"
     );
     assert_eq!(rematerialised(7, &body).0, ["extend"]);
+    let square = body.replace("extend v0", "square v0, v0");
+    assert_eq!(rematerialised(7, &square).0, ["square"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::generate::{self, Rng, Shape};
 use crate::options::{Options, Strategy};
 use crate::scratch::Scratch;
 use crate::stats::Stats;
-use crate::target::{Class, File, PReg, Target};
+use crate::target::{Class, File, FileInfo, PReg, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 
 fn targets() -> Vec<Target> {
@@ -381,4 +381,46 @@ fn an_exchange_of_pairs_keeps_halves_that_are_dead_afterwards() {
     let exchanged = seated(&function, &[0, 1, 2, 3, 2, 0], vec![(before(4), swap)], 0);
     let (cleaned, _) = finish(&function, exchanged);
     check::check(&function, &target(), &cleaned).unwrap();
+}
+
+/// Values of these classes are loaded, and those at `together` are then used in one instruction
+/// and the others one after the other.
+fn loaded(classes: &[Class], together: std::ops::Range<usize>) -> Function {
+    let mut b = Builder::new("f");
+    let block = b.block();
+    let values: Vec<VReg> = classes.iter().map(|&class| b.vreg(class)).collect();
+    for &v in &values {
+        b.inst(block, "load").def(v).effect(Effect::Read);
+    }
+    let mut inst = b.inst(block, "use").effect(Effect::Write);
+    for &v in &values[together.clone()] {
+        inst = inst.use_(v);
+    }
+    for (number, &v) in values.iter().enumerate() {
+        if !together.contains(&number) {
+            b.inst(block, "use").use_(v).effect(Effect::Write);
+        }
+    }
+    b.exit(block, "exit");
+    b.finish()
+}
+
+/// Two words are joined, but not three or four.
+#[test]
+fn slots_stay_apart_where_the_widest_access_is_no_power_of_two() {
+    let mut machine = Target::builder("triples");
+    let file = machine.file(FileInfo::new("r", 16));
+    let word = machine.class("word", file, 1, 1);
+    machine.class("triple", file, 3, 1);
+    let target = machine.finish().unwrap();
+    let function = loaded(&[word; 5], 1..5);
+    let options = Options::with_strategy(Strategy::Naive);
+    let allocation = crate::allocate(&function, &target, &options).unwrap();
+    let widths = edits(&allocation)
+        .into_iter()
+        .filter_map(|edit| match edit {
+            Edit::Reload { width, .. } => Some(width),
+            _ => None,
+        });
+    assert_eq!(widths.collect::<Vec<u8>>(), [2, 2, 1]);
 }

@@ -32,10 +32,7 @@ pub(crate) fn run(code: &mut Code, frame: Frame) {
             let places = places_of_size(code, space, bytes);
             let bundles = bundles(code, &places, space, bytes, &frequencies);
             if bundles.iter().any(|bundle| bundle.len() > 1) {
-                let moved = {
-                    let sizes = (bytes as i32, code.target.widest_access() as i32);
-                    assign(places, bundles, frame.size(space) as i32, sizes)
-                };
+                let moved = assign(places, bundles, frame.size(space) as i32, bytes as i32);
                 relabel(code, space, bytes, &moved);
             }
         }
@@ -107,7 +104,7 @@ fn bundles(
     let numbers: FxHashMap<i32, usize> = places.iter().copied().zip(0..).collect();
     let mut meetings = meetings(code, &numbers, space, bytes, frequencies);
     let mut size = bytes;
-    while size < code.target.widest_access() {
+    while size <= code.target.widest_access() / 2 {
         let pairs = best_pairs(&meetings, bundles.len());
         for meeting in &mut meetings {
             meeting.join(&pairs);
@@ -209,10 +206,11 @@ fn assign(
     mut free: BTreeSet<i32>,
     mut bundles: Vec<Bundle>,
     frame: i32,
-    (bytes, widest): (i32, i32),
+    bytes: i32,
 ) -> FxHashMap<i32, i32> {
     let mut moved = FxHashMap::default();
-    let mut size = (widest / bytes).max(1);
+    let lengths = bundles.iter().map(|bundle| bundle.len() as i32);
+    let mut size = lengths.max().unwrap_or(0);
     while size >= 1 {
         let starts: Vec<i32> = free.iter().copied().collect();
         let mut starts = starts.into_iter();

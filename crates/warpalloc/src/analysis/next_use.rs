@@ -60,7 +60,7 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         for block in code.all_blocks() {
             solver.look_ahead(block);
             let live = liveness.live_out(block).map(|v| (v, solver.nearest[v]));
-            fill_in_order(&mut row, live);
+            fill(&mut row, live);
             exit.push(&row);
             solver.clear_ahead(block);
         }
@@ -161,14 +161,12 @@ fn nowhere<V: EntityRef>(values: usize) -> SecondaryMap<V, u32> {
     map
 }
 
-/// Makes `row` what `live` is, in ascending order, for look-ups.
-fn fill_in_order<V: Ord>(row: &mut Vec<(V, u32)>, live: impl Iterator<Item = (V, u32)>) {
+/// Makes `row` what `live` is, in ascending order for look-ups: sets are out of order only where
+/// code was hoisted, and nobody asks for distances there.
+fn fill<V: Ord>(row: &mut Vec<(V, u32)>, live: impl Iterator<Item = (V, u32)>) {
     row.clear();
     row.extend(live);
-    // Only values that hoisting made outlive a block are out of order.
-    if !row.is_sorted() {
-        row.sort_unstable();
-    }
+    debug_assert!(row.is_sorted());
 }
 
 fn look_up<V: EntityRef + Ord>(row: &[(V, u32)], value: V) -> u32 {
@@ -206,7 +204,7 @@ fn first_reads<V: EntityRef + Ord + Send + 'static>(
             first[value] = first[value].min(length);
         }
         let live = liveness.live_in(block).map(|value| (value, first[value]));
-        fill_in_order(&mut row, live);
+        fill(&mut row, live);
         rows.push(&row);
         for point in code.points(block) {
             for (value, _) in code.accesses(point) {

@@ -114,3 +114,31 @@ impl Order {
         (first..=last).contains(&self.found[below].0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Code without blocks.
+    struct Nothing;
+
+    impl Cfg for Nothing {
+        fn block_count(&self) -> usize {
+            0
+        }
+
+        fn successors(&self, _: Block) -> impl Iterator<Item = Block> + '_ {
+            std::iter::empty()
+        }
+
+        fn predecessors(&self, _: Block) -> impl Iterator<Item = Block> + '_ {
+            std::iter::empty()
+        }
+    }
+
+    #[test]
+    fn code_without_blocks_has_no_first() {
+        let order = Order::compute(&Nothing);
+        assert!(order.all().is_empty() && order.preorder().is_empty());
+    }
+}

@@ -199,3 +199,31 @@ impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
 fn is_early<V>(access: &(V, Role)) -> bool {
     access.1 == Role::EarlyDef
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    /// Two registers are in use from the second load to the use of both.
+    #[test]
+    fn a_peak_is_where_a_block_reaches_it_last_and_nowhere_in_a_file_without_values() {
+        let case = text::parse(
+            "target hardware sm_90
+             kernel f {
+             block0:
+                 v0:r32 = load : read
+                 v1:r32 = load : read
+                 use v0, v1 : write
+                 exit : exit write
+             }",
+        )
+        .unwrap();
+        let liveness = Liveness::compute(&case.function);
+        let pressure = Pressure::compute(&case.function, &case.target, &liveness);
+        let peak = pressure.peak(File::MAIN);
+        let at = Some(Moment::Before(Inst::from_u32(2)));
+        assert_eq!(peak, Peak { units: 2, at });
+        assert_eq!(pressure.peak(File::P), Peak { units: 0, at: None });
+    }
+}

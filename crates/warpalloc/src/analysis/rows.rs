@@ -136,3 +136,17 @@ impl<K: EntityRef, T: Copy + Send + 'static> Rows<K, T> {
         &self.items
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::Block;
+
+    #[test]
+    fn no_keys_have_no_lists() {
+        let scratch = Scratch::default();
+        let none: Rows<Block, u32> = Rows::with_capacity(0, 0, &scratch);
+        assert_eq!(none, none.replaced_in(0, |_| None, &scratch));
+        assert!(none.items().is_empty());
+    }
+}

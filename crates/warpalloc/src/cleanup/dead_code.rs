@@ -9,7 +9,7 @@
 use super::CleanupCounts;
 use super::code::{Code, Step};
 use crate::allocation::Edit;
-use crate::function::{Block, Clobbers, Convention, Inst, Kind};
+use crate::function::{Block, Convention, Inst, Kind};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 
@@ -161,14 +161,9 @@ impl Needs {
         if !is_needed && self.dead == Dead::Goes && code.only_computes(inst) {
             return false;
         }
-        let info = function.inst(inst);
-        if info.kind == Kind::Return {
+        // What it clobbers is needed by nothing: right code reads no register that holds no value.
+        if function.inst(inst).kind == Kind::Return {
             needed.extend(self.preserved.iter().map(|&u| u as usize));
-        }
-        if info.clobbers != Clobbers::None {
-            for unit in code.clobbers(inst) {
-                needed.set(unit as usize, false);
-            }
         }
         for (operand, &reg) in operands().filter(|(o, _)| o.role.reads()) {
             for unit in code.operand_units(operand, reg) {

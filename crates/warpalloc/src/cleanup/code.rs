@@ -38,6 +38,18 @@ pub(crate) fn memory(target: &Target, edit: &Edit) -> Option<(SlotAddr, usize)> 
     Some((addr, width as usize * target.file(reg.file).unit_bytes))
 }
 
+/// Numbers for the pieces of the frame that `edits` touch, behind those of the units.
+fn number_pieces(target: &Target, edits: &Edits, grain: usize) -> FxHashMap<(Space, i32), u32> {
+    let mut pieces = FxHashMap::default();
+    for (addr, bytes) in edits.iter().filter_map(|(_, edit)| memory(target, edit)) {
+        for offset in (addr.offset..addr.offset + bytes as i32).step_by(grain) {
+            let next = (target.unit_count() + pieces.len()) as u32;
+            pieces.entry((addr.space, offset)).or_insert(next);
+        }
+    }
+    pieces
+}
+
 /// Numbers of locations: the units of the target, then the pieces of the frame.
 pub(crate) type Locations = SmallVec<[u32; 8]>;
 
@@ -51,7 +63,7 @@ pub(crate) struct Code<'a> {
     pub blocks: Vec<Vec<Step>>,
     /// The steps on each edge of each block.
     pub edges: Vec<Vec<Vec<Step>>>,
-    /// The pieces of the frame that any edit touches.
+    /// The pieces of the frame that any edit touched at first.
     pieces: FxHashMap<(Space, i32), u32>,
     /// Bytes in a piece.
     grain: usize,
@@ -91,37 +103,17 @@ impl<'a> Code<'a> {
             .files()
             .filter(|(_, f)| f.spill == SpillPath::Memory)
             .map(|(_, f)| f.unit_bytes);
-        let mut code = Code {
+        let grain = direct.min().unwrap_or(1).max(1);
+        Code {
             function,
             target,
             registers: scratch.collected(allocation.registers.iter().copied()),
             deleted: allocation.deleted.clone(),
             blocks: function.blocks().map(block_steps).collect(),
             edges,
-            pieces: FxHashMap::default(),
-            grain: direct.min().unwrap_or(1).max(1),
-        };
-        if edits.iter().any(|(_, edit)| memory(target, edit).is_some()) {
-            code.number_all_pieces();
+            pieces: number_pieces(target, edits, grain),
+            grain,
         }
-        code
-    }
-
-    /// Numbers the pieces of the frame that edits touch.
-    pub fn number_all_pieces(&mut self) {
-        let mut pieces = std::mem::take(&mut self.pieces);
-        pieces.clear();
-        let edits = self
-            .lists()
-            .flat_map(|(_, steps)| steps)
-            .filter_map(Step::edit);
-        for (addr, bytes) in edits.filter_map(|(_, edit)| memory(self.target, edit)) {
-            for offset in (addr.offset..addr.offset + bytes as i32).step_by(self.grain) {
-                let next = (self.target.unit_count() + pieces.len()) as u32;
-                pieces.entry((addr.space, offset)).or_insert(next);
-            }
-        }
-        self.pieces = pieces;
     }
 
     /// Whether no edit touches memory.

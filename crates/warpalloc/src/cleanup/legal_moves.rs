@@ -64,7 +64,6 @@ pub(crate) fn run(code: &mut Code, space: Space, frame: &mut Frame) {
         code.blocks[index] = legal.list(code, &needs, steps, &mut needed);
     }
     legal.scratch.add_to(frame);
-    code.number_all_pieces();
 }
 
 /// Units that a pinned value is ever in: the hardware may write them at any time.
@@ -420,6 +419,12 @@ fn reload(to: PReg, from: SlotAddr) -> Edit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocation::{Allocation, Edits, Point};
+    use crate::check::check;
+    use crate::function::{Builder, Effect, Inst};
+    use crate::stats::Stats;
+    use crate::target::{FileInfo, Target};
+    use cranelift_entity::EntitySet;
 
     fn reg(unit: usize) -> PReg {
         PReg::new(File::MAIN, unit)
@@ -439,5 +444,48 @@ mod tests {
             .map(|(to, from)| (to.unit, from.unit))
             .collect();
         assert_eq!(moves, [(0, 1), (1, 2), (2, 0), (5, 1)]);
+    }
+
+    /// R0 is free for the flag to pass through once its value has moved on to R1, whichever file
+    /// the machine names first.
+    #[test]
+    fn a_value_passes_through_a_file_once_the_moves_of_that_file_are_made() {
+        let mut machine = Target::builder("flags_first");
+        let (p, r) = (File::new(0), File::new(1));
+        let flags = FileInfo::new("p", 2).spills_via(r);
+        machine.file(flags.moves(MovePath::Via(r)));
+        machine.file(FileInfo::new("r", 2).moves(MovePath::Move));
+        let (flag, word) = (
+            machine.class("flag", p, 1, 1),
+            machine.class("word", r, 1, 1),
+        );
+        let target = machine.finish().unwrap();
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let (x, c) = (b.vreg(word), b.vreg(flag));
+        b.inst(block, "load").def(x).effect(Effect::Read);
+        b.inst(block, "test").def(c).effect(Effect::Read);
+        b.inst(block, "use").use_(x).use_(c).effect(Effect::Write);
+        b.exit(block, "exit");
+        let function = b.finish();
+        let [r0, r1, p0, p1] = [(r, 0), (r, 1), (p, 0), (p, 1)].map(|(f, n)| PReg::new(f, n));
+        let at_use = Point::Before(Inst::new(2));
+        let moves = [copy(r1, r0), copy(p1, p0)].map(|edit| (at_use, edit));
+        let mut allocation = Allocation {
+            registers: vec![r0, p0, r1, p1],
+            memory: Vec::new(),
+            edits: Edits::new(&function, moves.to_vec()),
+            deleted: EntitySet::new(),
+            order: None,
+            frame: Frame::default(),
+            stats: Stats::default(),
+        };
+        let memory = crate::scratch::Scratch::default();
+        let mut code = Code::new(&function, &target, &allocation, &memory);
+        run(&mut code, Space::Local, &mut allocation.frame);
+        code.write_to(&mut allocation, &memory);
+        check(&function, &target, &allocation).unwrap();
+        let edits: Vec<&Edit> = allocation.edits.iter().map(|(_, edit)| edit).collect();
+        assert_eq!(edits, [&copy(r1, r0), &transfer(r0, p0), &transfer(p1, r0)]);
     }
 }

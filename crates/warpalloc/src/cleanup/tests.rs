@@ -317,25 +317,27 @@ fn an_exchange_of_which_one_side_is_needed_is_a_move() {
     assert_eq!(done.registers[3], r(1));
 }
 
-/// Values in R`first`.. are stored at one point and reloaded, in reverse, at another.
-fn spilled_together(count: usize, first: usize, offset: impl Fn(usize) -> i32) -> usize {
+/// `count` values are loaded, then as many others that are used before them.
+fn overwritten(count: usize) -> Function {
     let mut b = Builder::new("f");
     let block = b.block();
-    let values: Vec<VReg> = (0..count).map(|_| b.vreg(Class::R32)).collect();
-    let noise: Vec<VReg> = (0..count).map(|_| b.vreg(Class::R32)).collect();
-    for &v in values.iter().chain(&noise) {
+    let values: Vec<VReg> = (0..2 * count).map(|_| b.vreg(Class::R32)).collect();
+    for &v in &values {
         b.inst(block, "load").def(v).effect(Effect::Read);
     }
-    let mut inst = b.inst(block, "use").effect(Effect::Write);
-    for &v in &noise {
-        inst = inst.use_(v);
-    }
-    let mut inst = b.inst(block, "use").effect(Effect::Write);
-    for &v in &values {
-        inst = inst.use_(v);
+    for used in [&values[count..], &values[..count]] {
+        let mut inst = b.inst(block, "use").effect(Effect::Write);
+        for &v in used {
+            inst = inst.use_(v);
+        }
     }
     b.exit(block, "exit");
-    let f = b.finish();
+    b.finish()
+}
+
+/// Values in R`first`.. are stored at one point and reloaded, in reverse, at another.
+fn spilled_together(count: usize, first: usize, offset: impl Fn(usize) -> i32) -> usize {
+    let f = overwritten(count);
     let seats: Vec<usize> = (0..4 * count).map(|i| first + i % count).collect();
     let stores = (0..count).map(|i| (before(count), store(offset(i), first + i)));
     let reloads = (0..count)
@@ -358,6 +360,79 @@ fn neighbours_are_stored_and_reloaded_together() {
     // From an odd register on: one, then a pair, then one.
     assert_eq!(spilled_together(4, 1, ascending), 6);
     assert_eq!(spilled_together(2, 1, |i| -4 - 4 * i as i32), 4);
+}
+
+/// The second store is of what the exchange brings.
+#[test]
+fn a_store_stays_behind_the_exchange_that_fills_its_register() {
+    let f = overwritten(3);
+    let swap = Edit::Swap {
+        a: r(5),
+        b: r(1),
+        width: 1,
+    };
+    let stores = [store(-8, 0), swap, store(-4, 1)];
+    let reloads = [reload(0, -8), reload(1, -4)];
+    let at = |point| move |edit: &Edit| (point, edit.clone());
+    let spill = stores.iter().map(at(before(3)));
+    let spill = spill.chain(reloads.iter().map(at(before(7)))).collect();
+    let seats = [0, 5, 1, 0, 1, 2, 0, 1, 2, 0, 1, 5];
+    let (done, _) = finish(&f, seated(&f, &seats, spill, 8));
+    let pair = Edit::Reload {
+        to: r(0),
+        from: slot(-8),
+        width: 2,
+    };
+    assert_eq!(edits(&done), [&stores[..], &[pair]].concat());
+}
+
+/// R4 and R5 are reloaded together, but what R4 gets was stored as half of a pair.
+#[test]
+fn a_slot_that_is_also_accessed_as_half_of_a_pair_keeps_its_place() {
+    let f = overwritten(4);
+    let pair = Edit::Store {
+        to: slot(-8),
+        from: r(0),
+        width: 2,
+    };
+    let stores = [pair, store(-12, 2), store(-16, 9)];
+    let reloads = [reload(4, -4), reload(5, -12), reload(6, -8), reload(8, -16)];
+    let at = |point| move |edit: &Edit| (point, edit.clone());
+    let spill = stores.iter().map(at(before(4)));
+    let spill = spill.chain(reloads.iter().map(at(before(9)))).collect();
+    let seats = [0, 1, 2, 9, 0, 1, 2, 9, 0, 1, 2, 9, 6, 4, 5, 8];
+    let (done, _) = finish(&f, seated(&f, &seats, spill, 16));
+    assert_eq!(edits(&done), [&stores[..], &reloads[..]].concat());
+}
+
+/// Two values are in local memory the wrong way round, two others in shared memory the right way.
+#[test]
+fn slots_of_one_memory_change_places_without_those_of_the_other() {
+    let f = overwritten(4);
+    let homes = [
+        (Space::Local, -4),
+        (Space::Local, -8),
+        (Space::Shared, -8),
+        (Space::Shared, -4),
+    ];
+    let homes = homes.map(|(space, offset)| SlotAddr { space, offset });
+    let stores = homes.iter().zip(0..).map(|(&to, n)| Edit::Store {
+        to,
+        from: r(n),
+        width: 1,
+    });
+    let reloads = homes.iter().zip(0..).map(|(&from, n)| Edit::Reload {
+        to: r(n),
+        from,
+        width: 1,
+    });
+    let spill = stores.map(|edit| (before(4), edit));
+    let spill = spill.chain(reloads.map(|edit| (before(9), edit)));
+    let seats: Vec<usize> = (0..16).map(|i| i % 4).collect();
+    let mut allocation = seated(&f, &seats, spill.collect(), 8);
+    allocation.frame.shared = 8;
+    let (done, _) = finish(&f, allocation);
+    assert_eq!(done.edits.len(), 4, "{:?}", edits(&done));
 }
 
 /// An exchange moves whole registers, so what stands in a half that is dead afterwards stays.
@@ -423,4 +498,25 @@ fn slots_stay_apart_where_the_widest_access_is_no_power_of_two() {
             _ => None,
         });
     assert_eq!(widths.collect::<Vec<u8>>(), [2, 2, 1]);
+}
+
+/// Pairs of which only some are aligned to their size.
+#[test]
+fn slots_stay_apart_where_none_is_aligned_to_its_size() {
+    let mut machine = Target::builder("loose");
+    let file = machine.file(FileInfo::new("r", 16));
+    let word = machine.class("word", file, 1, 1);
+    let pair = machine.class("pair", file, 2, 1);
+    machine.slot_align(4);
+    let target = machine.finish().unwrap();
+    let function = loaded(&[pair, word, pair, word], 0..4);
+    let options = Options::with_strategy(Strategy::Naive);
+    let allocation = crate::allocate(&function, &target, &options).unwrap();
+    let reloaded = edits(&allocation)
+        .into_iter()
+        .filter_map(|edit| match edit {
+            Edit::Reload { from, .. } => Some(from.offset),
+            _ => None,
+        });
+    assert_eq!(reloaded.collect::<Vec<i32>>(), [-8, -12, -20, -24]);
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(code: &mut Code, frame: Frame) {
             let bundles = bundles(code, &places, space, bytes, &frequencies);
             if bundles.iter().any(|bundle| bundle.len() > 1) {
                 let moved = assign(places, bundles, frame.size(space) as i32, bytes as i32);
-                relabel(code, space, bytes, &moved);
+                relabel(code, space, &moved);
             }
         }
     }
@@ -77,7 +77,7 @@ fn places_of_size(code: &Code, space: Space, bytes: usize) -> BTreeSet<i32> {
     places
 }
 
-/// Slots that should lie side by side, lowest first.
+/// Slots that should lie side by side, lowest first; none where another bundle took them.
 type Bundle = Vec<i32>;
 
 /// An access to a bundle at some point.
@@ -117,7 +117,6 @@ fn bundles(
         }
         size *= 2;
     }
-    bundles.retain(|bundle| !bundle.is_empty());
     bundles
 }
 
@@ -241,19 +240,15 @@ fn assign(
     moved
 }
 
-fn relabel(code: &mut Code, space: Space, bytes: usize, moved: &FxHashMap<i32, i32>) {
-    let target = code.target;
-    for (_, steps) in code.lists_mut() {
-        for step in steps {
-            let Step::Edit(_, edit) = step else { continue };
-            let fits = memory(target, edit).is_some_and(|(a, b)| a.space == space && b == bytes);
-            if let (true, Edit::Store { to: addr, .. } | Edit::Reload { from: addr, .. }) =
-                (fits, edit)
-                && let Some(&offset) = moved.get(&addr.offset)
-            {
-                addr.offset = offset;
-            }
+/// Sends the accesses to `space` to the new places, which are the old ones in another order.
+/// What moved is accessed as a whole only.
+fn relabel(code: &mut Code, space: Space, moved: &FxHashMap<i32, i32>) {
+    for step in code.lists_mut().flat_map(|(_, steps)| steps) {
+        if let Step::Edit(_, Edit::Store { to: addr, .. } | Edit::Reload { from: addr, .. }) = step
+            && addr.space == space
+            && let Some(&offset) = moved.get(&addr.offset)
+        {
+            addr.offset = offset;
         }
     }
-    code.number_all_pieces();
 }

@@ -1,7 +1,7 @@
 //! Ways to allocate a function, of which the cheapest result is kept.
 
 use super::Problem;
-use crate::options::{HoistPolicy, Options, Strategy};
+use crate::options::{Options, Strategy};
 use crate::passes::split::SplitPolicy;
 use crate::spill::cost::CostModel;
 
@@ -43,7 +43,7 @@ pub(crate) struct Attempt {
     pub cost_model: CostModel,
     /// Which live ranges are split first.
     pub split: Split,
-    /// Loop invariants are computed before their loops.
+    /// Loop invariants may be computed before their loops.
     pub hoist: bool,
     /// Spilling goes on to the pressure limit, not just until everything fits.
     pub aggressive: bool,
@@ -72,15 +72,12 @@ const TRAFFIC: Attempt = Attempt {
 
 /// The first attempt, and others in the order in which they are tried.
 pub(crate) fn attempts(options: &Options) -> (Attempt, Vec<Attempt>) {
-    let hoist = options.knobs.hoist_policy != HoistPolicy::Never;
-    let (first, others) = match options.strategy {
+    match options.strategy {
         Strategy::Fatpoint => (PRODUCT, fatpoint(options)),
         Strategy::Briggs | Strategy::Naive => (PRODUCT, briggs()),
         // It splits where it spills, and decides once.
         Strategy::Scan => (PRODUCT.without_hoisting(), Vec::new()),
-    };
-    let hoist = hoist && first.hoist;
-    (Attempt { hoist, ..first }, others)
+    }
 }
 
 fn briggs() -> Vec<Attempt> {
@@ -144,5 +141,44 @@ impl Attempt {
         let aggressive =
             || options.briggs.pressure_limit_on(target) < 1.0 && insts <= MAX_INSTS_TO_TRY_MORE;
         split && (!self.aggressive || aggressive())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Facts, Program};
+    use crate::scratch::Scratch;
+    use crate::text;
+
+    /// Elsewhere nothing would be split, and the attempt would find what another has found.
+    #[test]
+    fn splitting_at_loops_is_attempted_where_there_are_loops() {
+        let is_wanted = |target: &str| {
+            let case = text::parse(&format!(
+                "target hardware sm_90
+                 kernel f {{
+                 block0:
+                     bra -> block1
+                 block1:
+                     v0:pred = test : read
+                     brp v0 -> {target}, block2
+                 block2:
+                     exit : exit write
+                 }}"
+            ))
+            .unwrap();
+            let program = Program::new(&case.function, &case.target, None).unwrap();
+            let facts = Facts::of(&program);
+            let (options, scratch) = (Options::default(), Scratch::default());
+            let problem = Problem::new(program, facts, &case.target, &options, &scratch);
+            let at_loops = Attempt {
+                split: Split::AtLoops,
+                ..PRODUCT
+            };
+            at_loops.is_wanted(&problem)
+        };
+        assert!(is_wanted("block1"));
+        assert!(!is_wanted("block2"));
     }
 }

@@ -55,13 +55,13 @@ fn budget_to_try(problem: &Problem, liveness: &Liveness, colours: &Colours) -> O
         return None;
     }
     let granule = problem.target.file(File::MAIN).granule;
-    let used = highest(problem, problem.program.values.keys(), colours);
-    if granule == 0 || used <= granule {
+    if granule == 0 {
         return None;
     }
     let floor = register_floor(function, problem.target, liveness);
     let hinted = highest(problem, granted(problem, colours), colours);
-    let budget = floor.max(hinted).next_multiple_of(granule);
+    let budget = floor.max(hinted).max(1).next_multiple_of(granule);
+    let used = highest(problem, problem.program.values.keys(), colours);
     (budget < used).then_some(budget)
 }
 
@@ -88,8 +88,30 @@ fn granted<'c>(problem: &'c Problem, colours: &'c Colours) -> impl Iterator<Item
 
 #[cfg(test)]
 mod tests {
-    use crate::function::Inst;
+    use crate::function::{Builder, Effect, Inst};
+    use crate::target::{FileInfo, Target};
     use crate::{Options, Strategy, allocate, text};
+
+    /// So the register that the machine prefers is not given up for a lower one.
+    #[test]
+    fn a_machine_that_hands_registers_out_one_by_one_takes_any() {
+        let mut machine = Target::builder("toy");
+        let file = machine.file(FileInfo::new("r", 16).preferred([9]));
+        let word = machine.class("word", file, 1, 1);
+        let target = machine.finish().unwrap();
+        let mut b = Builder::new("f");
+        let block = b.block();
+        let value = b.vreg(word);
+        b.inst(block, "load").def(value).effect(Effect::Read);
+        b.inst(block, "store").use_(value).effect(Effect::Write);
+        b.exit(block, "exit");
+        let function = b.finish();
+        for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
+            let options = Options::with_strategy(strategy);
+            let allocation = allocate(&function, &target, &options).unwrap();
+            assert_eq!(allocation.registers[0].unit, 9, "{strategy}");
+        }
+    }
 
     /// Two values, for which a granule of registers is enough.
     const HINTED: &str = "

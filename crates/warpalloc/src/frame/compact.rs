@@ -223,6 +223,8 @@ mod tests {
         let large = Buckets::for_threshold(-1.0);
         assert_eq!((large.place(4, 12), large.place(8, 12)), (4, 16));
         assert_eq!(large.place(8, 8), 8);
+        let small = Buckets::for_threshold(0.0);
+        assert_eq!((small.place(4, 4), small.place(4, 8)), (4, 8));
     }
     use crate::allocation::Point;
     use crate::function::{Builder, Inst};
@@ -291,6 +293,29 @@ mod tests {
         let (f, target, mut allocation) = frame_of(&[(-8, 1), (-4, 1)], 8);
         assert_eq!(close_gaps(&f, &target, &mut allocation, None), 0);
         assert_eq!(offsets(&allocation), [-8, -4]);
+    }
+
+    /// Local memory could be laid out in another order, which would gain nothing.
+    #[test]
+    fn a_full_frame_stays_as_it_is_where_the_other_has_gaps() {
+        let (f, target, mut allocation) = frame_of(&[(-16, 1), (-12, 1), (-8, 2)], 16);
+        let local = allocation
+            .edits
+            .iter()
+            .map(|(point, edit)| (point, edit.clone()));
+        let shared = Edit::Store {
+            to: SlotAddr {
+                space: Space::Shared,
+                offset: -16,
+            },
+            from: PReg::new(File::R, 0),
+            width: 1,
+        };
+        let shared = (Point::Before(Inst::new(0)), shared);
+        allocation.edits = Edits::new(&f, local.chain([shared]).collect());
+        allocation.frame.shared = 16;
+        assert_eq!(close_gaps(&f, &target, &mut allocation, None), 12);
+        assert_eq!(offsets(&allocation), [-16, -12, -8, -4]);
     }
 
     #[test]

@@ -58,10 +58,8 @@ fn join_all(code: &Code, frame: Frame, steps: &mut Vec<Step>, bytes: usize) -> u
             joined += 1;
         }
     }
-    if joined > 0 {
-        let mut gone = gone.into_iter();
-        steps.retain(|_| !gone.next().unwrap_or(false));
-    }
+    let mut gone = gone.into_iter();
+    steps.retain(|_| gone.next() != Some(true));
     joined
 }
 

@@ -200,6 +200,37 @@ impl Code for SlotView<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::{SlotInfo, Value};
+    use crate::target::Class;
+    use crate::text;
+
+    #[test]
+    fn a_slot_that_nothing_touches_takes_no_room() {
+        let case = text::parse(
+            "target cicc sm_80
+             kernel f {
+             block0:
+                 v0:r32 = load : read
+                 use v0 : write
+                 exit : exit write
+             }",
+        )
+        .unwrap();
+        let mut program = Program::new(&case.function, &case.target, None).unwrap();
+        let info = SlotInfo {
+            class: Class::R32,
+            space: Space::Local,
+        };
+        let [untouched, slot] = [(); 2].map(|()| program.slots.push(info.clone()));
+        let value = Value::new(0);
+        let entry = &mut program.blocks[Block::new(0)].ops;
+        entry.insert(1, Op::Store { slot, value });
+        entry.insert(2, Op::Reload { value, slot });
+        let layout = lay_out(&program, &case.target).unwrap();
+        assert_eq!(layout.places[untouched], None);
+        assert_eq!(layout.places[slot].map(|addr| addr.offset), Some(-4));
+        assert_eq!(layout.frames[0].size(), 4);
+    }
 
     #[test]
     fn segments_stay_in_order_whatever_is_taken_first() {
@@ -213,7 +244,11 @@ mod tests {
         place.take(&[(8, 9)]);
         assert!(place.taken.is_sorted());
         assert_eq!(place.taken.len(), 7);
-        assert!(!place.is_free(&[(9, 10)]) && !place.is_free(&[(3, 3), (31, 31)]));
+        assert!(
+            !place.is_free(&[(9, 10)]) && !place.is_free(&[(10, 20)]),
+            "ends count"
+        );
+        assert!(!place.is_free(&[(3, 3), (31, 31)]));
         assert!(place.is_free(&[(3, 3), (10, 19), (61, 70)]));
     }
 }

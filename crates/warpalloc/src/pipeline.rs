@@ -367,13 +367,9 @@ impl<'a> Pipeline<'a> {
     fn build(&self, order: Option<Vec<Inst>>, hoist: bool) -> Result<Base<'a>, Error> {
         let mut stats = self.stats();
         let mut clock = Clock::start();
-        let is_fresh = order.is_none();
         let mut program = Program::new(self.function, self.target, order)?;
         clock.lap(&mut stats, "build");
-        let mut facts = match is_fresh {
-            true => Facts::of_fresh(&program, self.liveness, self.scratch),
-            false => Facts::of_in(&program, self.scratch),
-        };
+        let mut facts = Facts::of_fresh(&program, self.liveness, self.scratch);
         clock.lap(&mut stats, "analyse");
         stats.values = program.values.len() as u32;
         let knobs = &self.options.knobs;

@@ -29,10 +29,10 @@ impl Facts {
         Facts::around(program, Liveness::compute_in(program, scratch))
     }
 
-    /// Analyses a program that was just made from a function of known liveness. What
-    /// isolates constraints lives around single instructions, so without parameters nothing
-    /// differs where blocks meet. A parameter begins in its block, but its value in the
-    /// program comes in from the edges.
+    /// Analyses a program that was just made from a function of known liveness. The order of
+    /// instructions in a block says nothing of its ends, and what isolates constraints lives
+    /// around single instructions, so without parameters nothing differs where blocks meet. A
+    /// parameter begins in its block, but its value in the program comes in from the edges.
     pub fn of_fresh(program: &Program, liveness: &Liveness, scratch: &Scratch) -> Facts {
         let function = program.function;
         let has_params = |block: Block| !function.block(block).params.is_empty();

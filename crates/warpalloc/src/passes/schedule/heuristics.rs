@@ -8,7 +8,8 @@
 //! is best everywhere; all are cheap enough to try.
 //!
 //! Both greedy orders keep a heap of ready nodes by what they would change now. A change
-//! only ever improves, and each improvement pushes the node again, so stale entries sink.
+//! only ever improves, and each improvement pushes the node again, so stale entries sink: they
+//! come up once their node is done.
 
 use super::region::{Node, Region, Version};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -94,9 +95,8 @@ impl Ready {
     }
 
     fn pop(&mut self) -> Option<Node> {
-        while let Some(Reverse((key, place, node))) = self.heap.pop() {
-            if !self.done[node] && self.keys[node] == (key, place) {
-                self.done[node] = true;
+        while let Some(Reverse((_, _, node))) = self.heap.pop() {
+            if !std::mem::replace(&mut self.done[node], true) {
                 return Some(node);
             }
         }

@@ -81,11 +81,8 @@ impl Search<'_> {
             if self.finish(0) {
                 return true;
             }
-            if self.left == 0 || self.refused == i32::MAX {
-                return false;
-            }
-            self.bound = self.refused;
-            self.refused = i32::MAX;
+            // Once no set is left to visit nothing is refused, which ends the search.
+            self.bound = std::mem::replace(&mut self.refused, i32::MAX);
             self.seen.clear();
         }
         false

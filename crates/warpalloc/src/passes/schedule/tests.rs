@@ -405,6 +405,45 @@ fn reads_before_many_writes_are_followed_once() {
     assert!(edges < 400 * 16, "{edges}");
 }
 
+/// The nodes that come before each access, in a block of reads and writes of these addresses.
+fn before_each(accesses: &[(Effect, Alias)]) -> Vec<Vec<u32>> {
+    let target = Target::hardware(90).unwrap();
+    let mut b = Builder::new("f");
+    let block = b.block();
+    for &(effect, alias) in accesses {
+        b.inst(block, "access").effect(effect).alias(alias);
+    }
+    b.exit(block, "exit");
+    let function = b.finish();
+    let mut scratch = Scratch::new(&function);
+    let live = LiveSet::new(function.vreg_count());
+    let insts = function.block_insts(block).take(accesses.len());
+    let region = Region::new(&function, &target, insts, &live, &mut scratch);
+    let nodes = region.nodes.values();
+    let before = nodes.map(|node| node.preds.iter().map(|n| n.as_u32()).collect());
+    before.collect()
+}
+
+/// Two writes of other state than each other, behind reads that may be of either.
+#[test]
+fn a_write_stands_for_the_reads_before_it_where_these_are_more_than_thirty_two() {
+    let (p, q) = (Base::Address(0), Base::Address(1));
+    let second_follows_first = |reads: usize| {
+        let mut accesses = vec![(Effect::Read, at(p, 0)); reads];
+        accesses.extend([0, 4].map(|start| (Effect::Write, at(q, start))));
+        before_each(&accesses)[reads + 1].contains(&(reads as u32))
+    };
+    assert!(!second_follows_first(32));
+    assert!(second_follows_first(33));
+}
+
+#[test]
+fn a_read_comes_before_the_first_write_behind_it_and_through_that_before_others() {
+    let state = at(Base::Address(0), 0);
+    let accesses = [Effect::Read, Effect::Write, Effect::Write].map(|effect| (effect, state));
+    assert_eq!(before_each(&accesses), [vec![], vec![0], vec![1]]);
+}
+
 #[test]
 fn a_balanced_tree_of_sums_is_computed_depth_first() {
     // 64 leaves first, level by level: 64 alive. Depth first: log2(64) + 1 = 7.
@@ -495,6 +534,22 @@ fn no_order_is_searched_for_where_none_can_be_better() {
     let mut allowance = 100;
     assert_eq!(search::best_order(&region, 1, &mut allowance), None);
     assert_eq!(allowance, 100);
+}
+
+/// Eight values are alive at once in the source, and one where each is used at once.
+#[test]
+fn what_a_search_visits_comes_off_the_allowance() {
+    let target = Target::hardware(90).unwrap().with_budget(File::R, 2);
+    let function = loads_then_stores(Effect::Pure);
+    let mut scratch = Scratch::new(&function);
+    let live = LiveSet::new(function.vreg_count());
+    let insts = function.block_insts(function.entry()).take(16);
+    let region = Region::new(&function, &target, insts, &live, &mut scratch);
+    let mut allowance = 100;
+    let order = search::best_order(&region, 6, &mut allowance).unwrap();
+    assert_eq!(order.len(), 16);
+    // One for each node: every second one can only be the use of what was loaded.
+    assert_eq!(allowance, 100 - 16);
 }
 
 fn keeps_effects(function: &Function, order: &[Inst]) -> bool {

@@ -75,15 +75,71 @@ fn nothing_is_split_where_everything_fits_or_lives_briefly() {
 }
 
 #[test]
-fn with_many_values_per_register_every_long_value_is_split() {
-    let f = loop_beside(2, 40, 120);
-    let (counts, _) = split(&f, &target(8), SplitPolicy::reported());
-    assert!(counts.values < 42, "{counts:?}");
-    let eager = SplitPolicy {
-        aggressive: 4,
+fn with_more_values_per_register_than_said_all_long_ones_are_split() {
+    // With the predicate, forty-eight values for eight registers.
+    let f = loop_beside(2, 45, 120);
+    let split_at = |aggressive| {
+        let policy = SplitPolicy {
+            aggressive,
+            ..SplitPolicy::reported()
+        };
+        split(&f, &target(8), policy).0.values
+    };
+    assert!(split_at(20) < 47 && split_at(6) < 47);
+    assert_eq!(split_at(5), 47);
+}
+
+/// The loop touches each of the busy values twice, or two of them three times. Outside of it all
+/// are short.
+#[test]
+fn two_touches_of_a_loop_hardly_use_a_value() {
+    let policy = SplitPolicy {
+        length: 150,
         ..SplitPolicy::reported()
     };
-    assert_eq!(split(&f, &target(8), eager).0.values, 42);
+    let split_of = |length| {
+        split(&loop_beside(2, 120, length), &target(8), policy)
+            .0
+            .values
+    };
+    assert_eq!((split_of(120), split_of(121)), (122, 120));
+}
+
+/// A loop reads `v0` three times and has room; the code before it has not.
+#[test]
+fn a_value_is_split_at_the_loop_that_uses_it_if_it_lives_long_outside() {
+    let crowd: String = (2..8)
+        .map(|n| format!("v{n}:r32 = load : read\n"))
+        .collect();
+    let uses: String = (2..8).map(|n| format!("use v{n} : write\n")).collect();
+    let case = crate::text::parse(&format!(
+        "target hardware sm_90 R=4
+         kernel f {{
+         block0:
+             v0:r32 = load : read
+             {crowd}{uses}
+             bra -> block1
+         block1:
+             use v0 : write
+             use v0 : write
+             v1:pred = test v0 : read
+             brp v1 -> block1, block2
+         block2:
+             exit : exit write
+         }}"
+    ))
+    .unwrap();
+    let program = Program::new(&case.function, &case.target, None).unwrap();
+    let ranges = LiveRanges::compute(&program, &case.target, &Facts::of(&program));
+    let outside = ranges.length(Value::new(0)) as usize - program.blocks[Block::new(1)].ops.len();
+    let split_beyond = |length| {
+        let policy = SplitPolicy {
+            length,
+            ..SplitPolicy::reported()
+        };
+        split(&case.function, &case.target, policy).0.values
+    };
+    assert_eq!((split_beyond(outside), split_beyond(outside - 1)), (0, 1));
 }
 
 #[test]

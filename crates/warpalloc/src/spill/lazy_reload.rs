@@ -226,7 +226,7 @@ impl<'a, 'p> Join<'a, 'p> {
         available.insert(value, now);
     }
 
-    /// Moves reloads out of loops that never write their value, outermost loops first.
+    /// Moves reloads out of loops that never write their value, outer loops first.
     fn out_of_loops(&mut self) {
         let mut of_value: FxHashMap<Value, Vec<Head>> = FxHashMap::default();
         for &head in &self.heads {
@@ -241,15 +241,8 @@ impl<'a, 'p> Join<'a, 'p> {
                 blocks_of_loop[l.index()].push(block);
             }
         }
-        let mut loops: Vec<_> = self
-            .facts
-            .loops
-            .loops()
-            .map(|(l, info)| (info.depth, l))
-            .collect();
-        loops.sort();
-        for (_, l) in loops {
-            if self.facts.loops.is_irreducible(l) {
+        for (l, info) in self.facts.loops.loops() {
+            if info.irreducible {
                 continue;
             }
             let blocks = &blocks_of_loop[l.index()];

@@ -8,23 +8,28 @@
 //! ```
 //!
 //! A function that must spill is attempted in several ways, and the cheapest allocation is
-//! kept (D. Bernstein et al., PLDI 1989). Where no attempt succeeds, the naive allocator
-//! does, and its code goes through the same clean-up.
+//! kept ([`attempts`]; D. Bernstein et al., PLDI 1989). Where no attempt succeeds, the naive
+//! allocator does, and its code goes through the same clean-up.
 //!
-//! `scan` is one walk over the blocks, scheduled where pressure exceeds the budget and cleaned up:
-//! nothing is hoisted, split or attempted again.
+//! `scan` is one walk over the blocks ([`walk`]), scheduled where pressure exceeds the budget and
+//! cleaned up: nothing is hoisted, split or attempted again.
 
-use crate::allocation::{Allocation, Frame};
+mod attempts;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use crate::allocation::Allocation;
 use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, CleanupCounts, Code, Inserted, legal_moves};
-use crate::colour::scan::{Scan, Walk};
+use crate::colour::scan::Walk;
 use crate::colour::{
-    self, Attempt, Coloured, Colourer, FrameUse, MAX_INSTS_TO_COMPARE, Positions, Problem,
-    attempts, colour_until_done, count_copies, join_reloads, must_spill, shrink,
+    self, Attempt, Coloured, Colourer, FrameUse, Problem, colour_until_done, count_copies,
+    join_reloads, shrink,
 };
 use crate::cycles::AddedCycles;
 use crate::emit::emit;
-use crate::error::{Error, Place};
+use crate::error::Error;
 use crate::frame::{self, spill_space};
 use crate::function::{Function, Inst};
 use crate::ir::{Facts, Program};
@@ -85,22 +90,8 @@ fn allocate_lowered(
     let allocation = allocation.map_err(in_place)?;
     let space = spill_space(function, target, options)?;
     let allocation = lowered.raise(function, target, allocation, space, scratch);
-    frame_within_limit(target, allocation.frame)?;
+    frame::within_limit(target, allocation.frame)?;
     Ok(allocation)
-}
-
-fn frame_within_limit(target: &Target, frame: Frame) -> Result<(), Error> {
-    let (needed, limit) = (frame.local.max(frame.shared), target.frame_limit());
-    match needed > limit {
-        false => Ok(()),
-        true => Err(Error::FrameTooLarge {
-            place: Place::Function,
-            value: None,
-            needed,
-            limit,
-            help: "raise the register budget, or split the function".into(),
-        }),
-    }
 }
 
 /// A function, and how it is to be allocated.
@@ -123,38 +114,6 @@ struct Base<'a> {
     stats: Stats,
 }
 
-/// An allocation and the attempt that made it.
-struct Candidate {
-    allocation: Allocation,
-    attempt: Attempt,
-    /// Cycles that it adds to one run of the function.
-    cycles: f64,
-}
-
-impl Candidate {
-    /// Whether another attempt may be cheaper, and is worth its time: predicates that are
-    /// carried in general registers or rematerialised gain nothing from one.
-    fn is_improvable(&self, function: &Function) -> bool {
-        let stats = &self.allocation.stats;
-        let is_cheap = stats.edits.stores + stats.edits.reloads == 0 && !stats.fell_back;
-        !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
-    }
-
-    /// What candidates are compared by: whether they fell back, and cycles.
-    fn price(&self) -> (bool, f64) {
-        (self.allocation.stats.fell_back, self.cycles)
-    }
-
-    /// The cheaper of two, if the other saves more than `margin` cycles.
-    fn or_cheaper(self, other: Result<Candidate, Error>, margin: f64) -> Candidate {
-        let (fell_back, cycles) = self.price();
-        match other {
-            Ok(other) if other.price() < (fell_back, cycles - margin) => other,
-            _ => self,
-        }
-    }
-}
-
 impl<'a> Pipeline<'a> {
     fn new(
         function: &'a Function,
@@ -174,172 +133,16 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The cheapest allocation that any attempt finds.
     fn run(&self, colourer: &mut dyn Colourer) -> Result<Allocation, Error> {
-        if self.options.strategy == Strategy::Naive {
-            return self.naive(self.stats());
-        }
-        if self.options.strategy == Strategy::Scan
-            && let Some(allocation) = self.walk()?
-        {
-            return Ok(allocation);
-        }
-        let (first, others) = attempts(self.options);
-        let hoisting = self.prepare(first.hoist)?;
-        let mut best = self.attempt(&hoisting, first, colourer)?;
-        if hoisting.hoisted.is_empty() || !best.is_improvable(self.function) {
-            return self.try_rematerialised(hoisting, best, &others, colourer);
-        }
-        let plain = self.prepare(false)?;
-        let without = self.attempt(&plain, first.without_hoisting(), colourer);
-        best = best.or_cheaper(without, 0.0);
-        let base = if best.attempt.hoist { hoisting } else { plain };
-        self.try_rematerialised(base, best, &others, colourer)
-    }
-
-    /// The allocation of one walk over the blocks, which is compared with no other; none
-    /// where a pinned value finds no place.
-    fn walk(&self) -> Result<Option<Allocation>, Error> {
-        let mut stats = self.stats();
-        let Some(mut scan) = self.scan(None, &mut stats)? else {
-            return Ok(None);
+        let walked = match self.options.strategy {
+            Strategy::Naive => return self.naive(self.stats()),
+            Strategy::Scan => self.walk()?,
+            Strategy::Briggs | Strategy::Fatpoint => None,
         };
-        if self.options.schedule && scan.is_over_budget() {
-            let mut clock = Clock::start();
-            let order = self.order();
-            clock.lap(&mut stats, "schedule");
-            if order.is_some() {
-                let Some(scheduled) = self.scan(order.clone(), &mut stats)? else {
-                    return Ok(None);
-                };
-                scan = scheduled;
-            }
+        match walked {
+            Some(allocation) => Ok(allocation),
+            None => self.cheapest_attempt(colourer),
         }
-        match self.walked(scan, &mut stats)? {
-            Walk::Done(allocation, _) => Ok(Some(*allocation)),
-            Walk::Stuck => self.naive(stats).map(Some),
-            Walk::Unpinned => Ok(None),
-        }
-    }
-
-    /// The function in this order, ready for a walk over its blocks.
-    fn scan(&self, order: Option<Vec<Inst>>, stats: &mut Stats) -> Result<Option<Scan<'a>>, Error> {
-        let mut clock = Clock::start();
-        let program = Program::without_edges(self.function, self.target, order)?;
-        stats.values = program.values.len() as u32;
-        clock.lap(stats, "build");
-        let scan = Scan::of_function(program, self.target, self.liveness);
-        clock.lap(stats, "analyse");
-        Ok(scan)
-    }
-
-    /// Walks over the blocks, and cleans up.
-    fn walked(&self, scan: Scan, stats: &mut Stats) -> Result<Walk, Error> {
-        let mut clock = Clock::start();
-        let space = spill_space(self.function, self.target, self.options);
-        let mut walk = scan.walk(space.unwrap_or_default(), stats)?;
-        if let Walk::Done(allocation, inserted) = &mut walk {
-            clock.lap(&mut allocation.stats, "walk");
-            self.clean_up(allocation, *inserted)?;
-        }
-        Ok(walk)
-    }
-
-    /// A schedule of lower pressure, if there is one.
-    fn order(&self) -> &Option<Vec<Inst>> {
-        self.order
-            .get_or_init(|| schedule(self.function, self.target, self.liveness))
-    }
-
-    /// Goes on with values computed at their readers, where that is cheaper.
-    fn try_rematerialised(
-        &self,
-        mut base: Base<'a>,
-        mut best: Candidate,
-        others: &[Attempt],
-        colourer: &mut dyn Colourer,
-    ) -> Result<Allocation, Error> {
-        // It remembers what it learnt of another program.
-        let fresh = &mut *colour::colourer(self.options);
-        if best.is_improvable(self.function)
-            && let Some(rematerialised) = self.rematerialised(&base)
-            && let Ok(candidate) = self.attempt(&rematerialised, best.attempt, fresh)
-            && candidate.price() < best.price()
-        {
-            (base, best) = (rematerialised, candidate);
-            return self.try_others(&base, best, others, fresh);
-        }
-        self.try_others(&base, best, others, colourer)
-    }
-
-    /// The same program with values computed at their readers where pressure exceeds the
-    /// budget, if there are such values.
-    fn rematerialised(&self, base: &Base<'a>) -> Option<Base<'a>> {
-        let mut stats = base.stats.clone();
-        // It walks over the function's own code.
-        let is_off = !self.options.briggs.rematerialise || self.options.strategy == Strategy::Scan;
-        if is_off || !base.problem.is_over_budget(&mut stats) {
-            return None;
-        }
-        let mut clock = Clock::start();
-        let mut problem = base.problem.rewritable();
-        let is_changed = problem.rewrite_if(|program, facts| {
-            stats.rematerialised += rematerialise(program, self.target, facts);
-            stats.rematerialised > base.stats.rematerialised
-        });
-        clock.lap(&mut stats, "rematerialise");
-        is_changed.then(|| Base {
-            problem,
-            hoisted: base.hoisted.clone(),
-            stats,
-        })
-    }
-
-    /// The allocation of the first attempt, if it needs no frame.
-    fn run_without_frame(&self, colourer: &mut dyn Colourer) -> Result<Option<Allocation>, Error> {
-        if self.options.strategy == Strategy::Naive {
-            return Ok(None);
-        }
-        let (first, _) = attempts(self.options);
-        let mut base = self.build(None, first.hoist)?;
-        // What must be in memory must be so in any order, and where others are computed at their
-        // readers.
-        if must_spill(&base.problem, Positions::Boundaries, &mut base.stats) {
-            return Ok(None);
-        }
-        let mut base = self.scheduled(base, first.hoist)?;
-        if must_spill(&base.problem, Positions::All, &mut base.stats) {
-            return Ok(None);
-        }
-        let without_frame = |base: &Base<'a>, colourer: &mut dyn Colourer| {
-            let stats = &mut base.stats.clone();
-            let allocation = self.colour(base, first, FrameUse::Refused, colourer, stats)?;
-            Ok::<_, Error>(allocation.filter(|a| a.frame == Frame::default()))
-        };
-        let plain = without_frame(&base, colourer)?;
-        // Predicates that are carried in general registers are no better off there.
-        let is_carried = |plain: &Allocation| plain.stats.spilled > 0;
-        let base = match &plain {
-            Some(plain) if !is_carried(plain) => None,
-            _ => self.rematerialised(&base),
-        };
-        let rematerialised = match base {
-            Some(base) => without_frame(&base, &mut *colour::colourer(self.options))?,
-            None => None,
-        };
-        Ok(match (plain, rematerialised) {
-            (Some(plain), Some(other)) => {
-                let cycles = self
-                    .cycles
-                    .get_or_init(|| AddedCycles::of(self.function, self.target));
-                let is_dearer = cycles.net(&other) > cycles.net(&plain);
-                Some(match is_dearer || is_carried(&other) {
-                    true => plain,
-                    false => other,
-                })
-            }
-            (plain, rematerialised) => plain.or(rematerialised),
-        })
     }
 
     /// The rewrites that all attempts share.
@@ -362,6 +165,12 @@ impl<'a> Pipeline<'a> {
             base.stats.add_times(&stats);
         }
         Ok(base)
+    }
+
+    /// A schedule of lower pressure, if there is one.
+    fn order(&self) -> &Option<Vec<Inst>> {
+        self.order
+            .get_or_init(|| schedule(self.function, self.target, self.liveness))
     }
 
     fn build(&self, order: Option<Vec<Inst>>, hoist: bool) -> Result<Base<'a>, Error> {
@@ -391,58 +200,35 @@ impl<'a> Pipeline<'a> {
         })
     }
 
+    /// The same program with values computed at their readers where pressure exceeds the
+    /// budget, if there are such values.
+    fn rematerialised(&self, base: &Base<'a>) -> Option<Base<'a>> {
+        let mut stats = base.stats.clone();
+        // It walks over the function's own code.
+        let is_off = !self.options.briggs.rematerialise || self.options.strategy == Strategy::Scan;
+        if is_off || !base.problem.is_over_budget(&mut stats) {
+            return None;
+        }
+        let mut clock = Clock::start();
+        let mut problem = base.problem.rewritable();
+        let is_changed = problem.rewrite_if(|program, facts| {
+            stats.rematerialised += rematerialise(program, self.target, facts);
+            stats.rematerialised > base.stats.rematerialised
+        });
+        clock.lap(&mut stats, "rematerialise");
+        is_changed.then(|| Base {
+            problem,
+            hoisted: base.hoisted.clone(),
+            stats,
+        })
+    }
+
     fn stats(&self) -> Stats {
         let through = live_through_calls(self.function, self.liveness);
         Stats {
             live_through_calls: through.keys().count() as u32,
             ..Stats::default()
         }
-    }
-
-    fn try_others(
-        &self,
-        base: &Base<'a>,
-        mut best: Candidate,
-        others: &[Attempt],
-        colourer: &mut dyn Colourer,
-    ) -> Result<Allocation, Error> {
-        if best.is_improvable(self.function) {
-            for &other in others {
-                if other.is_wanted(&base.problem) {
-                    let other = Attempt {
-                        hoist: best.attempt.hoist,
-                        ..other
-                    };
-                    best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
-                }
-            }
-        }
-        Ok(best.allocation)
-    }
-
-    /// Allocates in one way.
-    fn attempt(
-        &self,
-        base: &Base<'a>,
-        attempt: Attempt,
-        colourer: &mut dyn Colourer,
-    ) -> Result<Candidate, Error> {
-        let mut stats = base.stats.clone();
-        let coloured = self.colour(base, attempt, FrameUse::Allowed, colourer, &mut stats)?;
-        let allocation = match coloured {
-            Some(allocation) => allocation,
-            None => self.naive(stats)?,
-        };
-        let cycles = self
-            .cycles
-            .get_or_init(|| AddedCycles::of(self.function, self.target));
-        let cycles = cycles.net(&allocation);
-        trace!("{attempt:?} adds {cycles} cycles");
-        Ok(Candidate {
-            allocation,
-            attempt,
-            cycles,
-        })
     }
 
     /// Splits, colours and spills until every value has a register, if that is possible.
@@ -551,9 +337,6 @@ impl<'a> Pipeline<'a> {
         clock.lap(&mut allocation.stats, "clean up");
         frame::compact::compact(self.function, self.target, allocation, self.options);
         clock.lap(&mut allocation.stats, "compact");
-        frame_within_limit(self.target, allocation.frame)
+        frame::within_limit(self.target, allocation.frame)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -19,3 +19,22 @@ pub(crate) mod slot_colouring;
 mod space;
 
 pub(crate) use space::spill_space;
+
+use crate::allocation::Frame;
+use crate::error::{Error, Place};
+use crate::target::Target;
+
+/// Whether `target` has memory for this frame.
+pub(crate) fn within_limit(target: &Target, frame: Frame) -> Result<(), Error> {
+    let (needed, limit) = (frame.local.max(frame.shared), target.frame_limit());
+    match needed > limit {
+        false => Ok(()),
+        true => Err(Error::FrameTooLarge {
+            place: Place::Function,
+            value: None,
+            needed,
+            limit,
+            help: "raise the register budget, or split the function".into(),
+        }),
+    }
+}

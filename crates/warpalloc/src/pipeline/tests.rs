@@ -1,6 +1,7 @@
 use super::*;
 use crate::allocation::Space;
 use crate::check;
+use crate::colour::{Positions, attempts, must_spill};
 use crate::generate::{self, Rng, Shape};
 use crate::target::File;
 

@@ -1,0 +1,180 @@
+//! Several attempts to allocate one function, of which the cheapest allocation is kept.
+
+use super::{Base, Pipeline};
+use crate::allocation::{Allocation, Frame};
+use crate::colour::{
+    self, Attempt, Colourer, FrameUse, MAX_INSTS_TO_COMPARE, Positions, attempts, must_spill,
+};
+use crate::cycles::AddedCycles;
+use crate::error::Error;
+use crate::function::Function;
+use crate::options::Strategy;
+
+/// An allocation and the attempt that made it.
+pub(super) struct Candidate {
+    pub(super) allocation: Allocation,
+    attempt: Attempt,
+    /// Cycles that it adds to one run of the function.
+    cycles: f64,
+}
+
+impl Candidate {
+    /// Whether another attempt may be cheaper, and is worth its time: predicates that are
+    /// carried in general registers or rematerialised gain nothing from one.
+    fn is_improvable(&self, function: &Function) -> bool {
+        let stats = &self.allocation.stats;
+        let is_cheap = stats.edits.stores + stats.edits.reloads == 0 && !stats.fell_back;
+        !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
+    }
+
+    /// What candidates are compared by: whether they fell back, and cycles.
+    fn price(&self) -> (bool, f64) {
+        (self.allocation.stats.fell_back, self.cycles)
+    }
+
+    /// The cheaper of two, if the other saves more than `margin` cycles.
+    fn or_cheaper(self, other: Result<Candidate, Error>, margin: f64) -> Candidate {
+        let (fell_back, cycles) = self.price();
+        match other {
+            Ok(other) if other.price() < (fell_back, cycles - margin) => other,
+            _ => self,
+        }
+    }
+}
+
+impl<'a> Pipeline<'a> {
+    /// The cheapest allocation that any attempt finds.
+    pub(super) fn cheapest_attempt(
+        &self,
+        colourer: &mut dyn Colourer,
+    ) -> Result<Allocation, Error> {
+        let (first, others) = attempts(self.options);
+        let hoisting = self.prepare(first.hoist)?;
+        let mut best = self.attempt(&hoisting, first, colourer)?;
+        if hoisting.hoisted.is_empty() || !best.is_improvable(self.function) {
+            return self.try_rematerialised(hoisting, best, &others, colourer);
+        }
+        let plain = self.prepare(false)?;
+        let without = self.attempt(&plain, first.without_hoisting(), colourer);
+        best = best.or_cheaper(without, 0.0);
+        let base = if best.attempt.hoist { hoisting } else { plain };
+        self.try_rematerialised(base, best, &others, colourer)
+    }
+
+    /// The allocation of the first attempt, if it needs no frame.
+    pub(super) fn run_without_frame(
+        &self,
+        colourer: &mut dyn Colourer,
+    ) -> Result<Option<Allocation>, Error> {
+        if self.options.strategy == Strategy::Naive {
+            return Ok(None);
+        }
+        let (first, _) = attempts(self.options);
+        let mut base = self.build(None, first.hoist)?;
+        // What must be in memory must be so in any order, and where others are computed at their
+        // readers.
+        if must_spill(&base.problem, Positions::Boundaries, &mut base.stats) {
+            return Ok(None);
+        }
+        let mut base = self.scheduled(base, first.hoist)?;
+        if must_spill(&base.problem, Positions::All, &mut base.stats) {
+            return Ok(None);
+        }
+        let without_frame = |base: &Base<'a>, colourer: &mut dyn Colourer| {
+            let stats = &mut base.stats.clone();
+            let allocation = self.colour(base, first, FrameUse::Refused, colourer, stats)?;
+            Ok::<_, Error>(allocation.filter(|a| a.frame == Frame::default()))
+        };
+        let plain = without_frame(&base, colourer)?;
+        // Predicates that are carried in general registers are no better off there.
+        let is_carried = |plain: &Allocation| plain.stats.spilled > 0;
+        let base = match &plain {
+            Some(plain) if !is_carried(plain) => None,
+            _ => self.rematerialised(&base),
+        };
+        let rematerialised = match base {
+            Some(base) => without_frame(&base, &mut *colour::colourer(self.options))?,
+            None => None,
+        };
+        Ok(match (plain, rematerialised) {
+            (Some(plain), Some(other)) => {
+                let is_dearer = self.added_cycles(&other) > self.added_cycles(&plain);
+                Some(match is_dearer || is_carried(&other) {
+                    true => plain,
+                    false => other,
+                })
+            }
+            (plain, rematerialised) => plain.or(rematerialised),
+        })
+    }
+
+    /// Goes on with values computed at their readers, where that is cheaper.
+    fn try_rematerialised(
+        &self,
+        mut base: Base<'a>,
+        mut best: Candidate,
+        others: &[Attempt],
+        colourer: &mut dyn Colourer,
+    ) -> Result<Allocation, Error> {
+        // It remembers what it learnt of another program.
+        let fresh = &mut *colour::colourer(self.options);
+        if best.is_improvable(self.function)
+            && let Some(rematerialised) = self.rematerialised(&base)
+            && let Ok(candidate) = self.attempt(&rematerialised, best.attempt, fresh)
+            && candidate.price() < best.price()
+        {
+            (base, best) = (rematerialised, candidate);
+            return self.try_others(&base, best, others, fresh);
+        }
+        self.try_others(&base, best, others, colourer)
+    }
+
+    fn try_others(
+        &self,
+        base: &Base<'a>,
+        mut best: Candidate,
+        others: &[Attempt],
+        colourer: &mut dyn Colourer,
+    ) -> Result<Allocation, Error> {
+        if best.is_improvable(self.function) {
+            for &other in others {
+                if other.is_wanted(&base.problem) {
+                    let other = Attempt {
+                        hoist: best.attempt.hoist,
+                        ..other
+                    };
+                    best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
+                }
+            }
+        }
+        Ok(best.allocation)
+    }
+
+    /// Allocates in one way.
+    pub(super) fn attempt(
+        &self,
+        base: &Base<'a>,
+        attempt: Attempt,
+        colourer: &mut dyn Colourer,
+    ) -> Result<Candidate, Error> {
+        let mut stats = base.stats.clone();
+        let coloured = self.colour(base, attempt, FrameUse::Allowed, colourer, &mut stats)?;
+        let allocation = match coloured {
+            Some(allocation) => allocation,
+            None => self.naive(stats)?,
+        };
+        let cycles = self.added_cycles(&allocation);
+        trace!("{attempt:?} adds {cycles} cycles");
+        Ok(Candidate {
+            allocation,
+            attempt,
+            cycles,
+        })
+    }
+
+    /// Cycles that `allocation` adds to one run of the function.
+    fn added_cycles(&self, allocation: &Allocation) -> f64 {
+        let cycles = || AddedCycles::of(self.function, self.target);
+        self.cycles.get_or_init(cycles).net(allocation)
+    }
+}

@@ -545,3 +545,29 @@ pub(super) fn is_pinned(program: &Program, value: Value) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{case, code};
+    use super::*;
+
+    /// What is passed to `v2` and `v4` is never seen. `v3` is read before it is overwritten.
+    #[test]
+    fn parameters_that_are_overwritten_unread_take_no_argument() {
+        let case = case(
+            16,
+            "block0:
+                v0:r32 = a : read
+                bra -> block1(v0, v0, v0, v0)
+            block1(v1:r32, v2:r32, v3:r32, v4:r32):
+                v2 = b : read
+                v3 = c v3
+                use v1, v2, v3 : write
+                exit : exit",
+        );
+        let code = code(&case);
+        assert_eq!(code.params(Block::new(0)), [0; 0]);
+        assert_eq!(code.params(Block::new(1)), [1, 3]);
+        assert_eq!(code.pairs(&code.edges()[0]), [(1, 0), (3, 0)]);
+    }
+}

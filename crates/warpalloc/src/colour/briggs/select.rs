@@ -20,7 +20,7 @@ use crate::ir::{Program, Value};
 use crate::target::UnitSet;
 use crate::target::{File, PReg, Target};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The register of every value that has one.
 pub type Colours = SecondaryMap<Value, Option<PReg>>;
@@ -267,8 +267,8 @@ impl Select<'_, '_> {
     }
 
     /// The parts that interfere with `part` at `start`.
-    fn occupants(&self, part: BodyId, start: usize) -> Vec<BodyId> {
-        let mut found = Vec::new();
+    fn occupants(&self, part: BodyId, start: usize) -> BTreeSet<BodyId> {
+        let mut found = BTreeSet::new();
         for m in &self.parts.get(part).members {
             for edge in self.interference.edges(m.value) {
                 let Some((first, end, spared)) = self.blocked(m, edge) else {
@@ -279,8 +279,6 @@ impl Select<'_, '_> {
                 }
             }
         }
-        found.sort_unstable();
-        found.dedup();
         found
     }
 

@@ -153,7 +153,14 @@ pub fn is_significant(degree: u32, places: u32, factor: f32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::graph::Graph;
+    use super::super::tests::with_graph;
     use super::*;
+    use crate::coalesce::Bodies;
+    use crate::ir::Value;
+    use crate::options::{BriggsOptions, Fraction};
+    use crate::target::UnitSet;
+    use cranelift_entity::{EntityRef, PrimaryMap};
 
     /// At fifteen registers, as in `docs/sources.md#effective-degree-factor`.
     #[test]
@@ -162,5 +169,85 @@ mod tests {
         assert!(!is_significant(18, 15, 0.8));
         assert!(is_significant(19, 15, 0.8));
         assert!(is_significant(15, 15, 1.0));
+    }
+
+    /// What is said of a merge of `to` and `from`, which starts `distance` units after it, on
+    /// eight registers; `merged` are one already, and values may start `only` there.
+    fn verdict(
+        body: &str,
+        only: &[(usize, std::ops::Range<usize>)],
+        merged: &[(usize, usize, i32)],
+        (to, from, distance): (usize, usize, i32),
+    ) -> Verdict {
+        let restrict = |bodies: &mut Bodies| {
+            for (value, starts) in only {
+                let id = bodies.of(Value::new(*value)).unwrap();
+                bodies.get_mut(id).starts = UnitSet::of(starts.clone());
+            }
+        };
+        let options = BriggsOptions {
+            optimistic_coalescing: false,
+            coalescing_factor: Fraction::percent(100),
+            ..BriggsOptions::default()
+        };
+        let mut verdict = None;
+        with_graph(8, body, restrict, |mut graph, _, _| {
+            let joint = |graph: &Graph, to, from, distance| {
+                let [to, from] = [to, from].map(Value::new);
+                let joint = graph.bodies.joint(graph.interference, to, from, distance);
+                joint.unwrap()
+            };
+            for &(to, from, distance) in merged {
+                graph.unite(&joint(&graph, to, from, distance));
+            }
+            graph.count_degrees();
+            let joint = joint(&graph, to, from, distance);
+            let moves = PrimaryMap::new();
+            verdict = Some(Simplifier::new(graph, &moves, &options).judge(&joint));
+        });
+        verdict.unwrap()
+    }
+
+    /// Nine values are live at once, more than Briggs's test allows. Side by side, two of them
+    /// take from each of the others what they took on their own.
+    #[test]
+    fn neighbours_of_both_sides_lose_nothing_when_these_stand_side_by_side() {
+        let body = "
+            v0:r32, v1:r32, v2:r32, v3:r32 = load : read
+            v4:r32, v5:r32, v6:r32, v7:r32, v8:r32 = load : read
+            store v0, v1, v2, v3 : write
+            store v4, v5, v6, v7, v8 : write";
+        let only = [(0, 0..7), (1, 1..8)];
+        assert_eq!(verdict(body, &only, &[], (0, 1, 1)), Verdict::Merge);
+    }
+
+    /// Seven values are live beside both `v7` and its copy `v8`, which take one place from
+    /// them as long as they are one, and count as two in the pair `v9`.
+    #[test]
+    fn a_merge_waits_that_would_make_a_neighbour_as_hard_to_place_as_it_has_places() {
+        let body = "
+            v0:r32, v1:r32, v2:r32, v3:r32, v4:r32, v5:r32, v6:r32, v7:r32 = load : read
+            v8:r32 = mov v7 : copy
+            store v0, v1, v2, v3, v4, v5, v6 : write
+            v10:r32 = load : read
+            v9:r64 = mov v8, v10 : copy
+            store v9 : write";
+        let said = verdict(body, &[], &[(8, 7, 0)], (9, 8, 0));
+        assert_eq!(said, Verdict::After(7));
+    }
+
+    /// `v1` would become the upper half of a pair in R4, where `v0` can only be in R5.
+    #[test]
+    fn the_upper_half_of_a_fixed_pair_is_taken_from_those_who_need_it() {
+        let body = "
+            v0:r32, v1:r32 = load : read
+            store v0 : write
+            v2:r32 = load : read
+            v3:r64 @ R4 = mov v2, v1 : copy
+            store v3 : write";
+        let made = 4;
+        let said = |place| verdict(body, &[(0, place..place + 1)], &[], (1, made, -1));
+        assert_eq!(said(4), Verdict::Merge);
+        assert_eq!(said(5), Verdict::After(1));
     }
 }

@@ -620,6 +620,7 @@ impl<'a> Graph<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::with_graph;
     use super::*;
     use crate::colour::Problem;
     use crate::generate::{self, Rng, Shape};
@@ -692,5 +693,39 @@ mod tests {
             }
         }
         assert!(alone > 100 && together > 40, "{alone}, {together}");
+    }
+
+    /// A pair is packed of `v2` and `v3` in R0 and R1, while both live on. Either may stay on
+    /// its half of the pair and nowhere else in it, and `v3` may as the upper half of `v0`.
+    #[test]
+    fn a_fixed_place_is_left_to_those_who_may_lie_on_it_in_one_way() {
+        let body = "
+            v0:r64 = load : read
+            v1:r32, v3:r32 = mov v0 : copy
+            store v1 : write
+            v2:r32 = load : read
+            v4:r64 @ R0 = mov v2, v3 : copy
+            store v2, v3, v4 : write";
+        with_graph(
+            8,
+            body,
+            |_| {},
+            |mut graph, _, problem| {
+                let made = problem.program.links[0].members[0].0;
+                let [wide, low, high] = [0, 2, 3].map(Value::new);
+                let interference = graph.interference;
+                let starts = |graph: &Graph, value| {
+                    let body = graph.bodies.of(value).unwrap();
+                    graph.bodies.get(body).starts.iter().collect::<Vec<_>>()
+                };
+                assert_eq!(starts(&graph, low), [0, 2, 3, 4, 5, 6, 7]);
+                assert_eq!(starts(&graph, high), [1, 2, 3, 4, 5, 6, 7]);
+                let joint = graph.bodies.joint(interference, wide, high, 1);
+                graph.unite(&joint.unwrap());
+                let joint = graph.bodies.joint(interference, made, low, 0);
+                graph.unite(&joint.unwrap());
+                assert_eq!(starts(&graph, wide), [0, 2, 4, 6]);
+            },
+        );
     }
 }

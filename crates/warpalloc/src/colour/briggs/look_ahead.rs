@@ -426,4 +426,17 @@ mod tests {
         let cost = |v| look_ahead.costs()[Value::new(v)];
         assert!(cost(0) > cost(1) && cost(4) > cost(3));
     }
+
+    #[test]
+    fn what_cannot_be_spilled_stays_however_tight_it_is() {
+        let target = Target::cicc().with_budget(File::R, 2);
+        let function = queue(5);
+        let options = Options::default();
+        let scratch = Scratch::default();
+        let problem = problem(&function, &target, &options, &scratch);
+        let costs = SecondaryMap::with_default(f32::INFINITY);
+        let look_ahead = LookAhead::new(&problem, &costs, &mut Stats::default());
+        let choice = look_ahead.unwrap().settle(&[], true, None);
+        assert_eq!(choice.values, []);
+    }
 }

@@ -204,3 +204,47 @@ fn colour_once(
     clock.lap(stats, "select");
     Ok(selected)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Program;
+    use crate::scratch::Scratch;
+    use crate::text;
+
+    /// Calls `check` with the graph of the instructions of `body` and the bodies it was made
+    /// of, once these were changed. Nothing counts as roomy, and every degree counts in full.
+    pub(super) fn with_graph(
+        registers: usize,
+        body: &str,
+        change: impl FnOnce(&mut Bodies),
+        check: impl FnOnce(Graph, &Bodies, &Problem),
+    ) {
+        let text = format!(
+            "target hardware sm_90 R={registers}\nkernel f {{\nblock0:\n{body}\nexit : exit write\n}}\n"
+        );
+        let case = text::parse(&text).unwrap();
+        case.function.validate(&case.target).unwrap();
+        let (target, scratch) = (&case.target, Scratch::default());
+        let program = Program::new(&case.function, target, None).unwrap();
+        let facts = Facts::of(&program);
+        let problem = Problem::new(program, facts, target, &case.options, &scratch);
+        let stats = &mut Stats::default();
+        let mut bodies = problem.bodies(stats).clone();
+        change(&mut bodies);
+        let limits = Limits {
+            factor: 1.0,
+            pressure: 0.0,
+        };
+        let graph = Graph::new(
+            &problem.program,
+            target,
+            problem.interference(stats),
+            &bodies,
+            &SecondaryMap::with_default(1.0),
+            limits,
+            &scratch,
+        );
+        check(graph, &bodies, &problem);
+    }
+}

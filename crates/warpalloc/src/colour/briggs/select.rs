@@ -299,3 +299,47 @@ impl Select<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::with_graph;
+    use super::*;
+    use crate::stats::Stats;
+
+    /// `v0` gives way to `v1`. Then `v3` wants the place of either `v0` or `v2`, who both could
+    /// go elsewhere, and it is the turn of `v2`.
+    #[test]
+    fn bodies_that_need_a_place_and_moved_before_are_dearer_to_move() {
+        let body = "
+            v0:r32, v1:r32, v2:r32, v3:r32 = load : read
+            store v0, v1, v2, v3 : write";
+        let places = [&[0, 1, 3][..], &[0], &[0, 1, 2, 3], &[1, 2]];
+        let restrict = |parts: &mut Bodies| {
+            for (number, places) in places.into_iter().enumerate() {
+                let id = parts.of(Value::new(number)).unwrap();
+                parts.get_mut(id).starts = UnitSet::of(places.iter().copied());
+            }
+        };
+        with_graph(4, body, restrict, |graph, parts, problem| {
+            let stats = &mut Stats::default();
+            let (program, target) = (&problem.program, problem.target);
+            let interference = problem.interference(stats);
+            let moves = problem.moves(stats);
+            let mut preferences = Preferences::new(program, target, interference, moves);
+            let stack = [3, 2, 1, 0].map(|number| parts.of(Value::new(number)).unwrap());
+            let costs = SecondaryMap::with_default(f32::INFINITY);
+            let selected = select(
+                program,
+                target,
+                &graph,
+                parts,
+                &stack,
+                &costs,
+                &mut preferences,
+            );
+            let units = [0, 1, 2, 3].map(|number| selected.colours[Value::new(number)]);
+            let units = units.map(|reg| reg.unwrap().unit);
+            assert_eq!(units, [1, 0, 3, 2]);
+        });
+    }
+}

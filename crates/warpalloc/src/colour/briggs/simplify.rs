@@ -58,29 +58,7 @@ pub fn simplify<'a>(
     moves: &PrimaryMap<MoveId, Move>,
     options: &BriggsOptions,
 ) -> Simplified<'a> {
-    let bodies = graph.bodies.keys().len();
-    let mut simplifier = Simplifier {
-        graph,
-        moves,
-        options,
-        states: SecondaryMap::with_default(MoveState::Settled),
-        tries: SecondaryMap::new(),
-        moves_of: vec![SmallVec::new(); bodies],
-        ready: BinaryHeap::new(),
-        lists: vec![List::None; bodies],
-        safe: SimplifyHeap::new(bodies),
-        freezable: FreezeQueue::new(),
-        candidates: SpillHeap::default(),
-        entered: vec![0; bodies],
-        stack: Vec::with_capacity(bodies),
-        copied: vec![false; bodies],
-        waiting: 0,
-        merges: 0,
-        unsound: None,
-        around: Vec::new(),
-        burdened: Vec::new(),
-        shared: Vec::new(),
-    };
+    let mut simplifier = Simplifier::new(graph, moves, options);
     simplifier.merge_untested();
     simplifier.graph.count_degrees();
     simplifier.enter_moves();
@@ -122,7 +100,38 @@ pub(super) struct Simplifier<'a, 'm> {
     pub(super) shared: Vec<Shared>,
 }
 
-impl Simplifier<'_, '_> {
+impl<'a, 'm> Simplifier<'a, 'm> {
+    /// All of `graph`, before anything is merged or removed.
+    pub(super) fn new(
+        graph: Graph<'a>,
+        moves: &'m PrimaryMap<MoveId, Move>,
+        options: &'m BriggsOptions,
+    ) -> Simplifier<'a, 'm> {
+        let bodies = graph.bodies.keys().len();
+        Simplifier {
+            graph,
+            moves,
+            options,
+            states: SecondaryMap::with_default(MoveState::Settled),
+            tries: SecondaryMap::new(),
+            moves_of: vec![SmallVec::new(); bodies],
+            ready: BinaryHeap::new(),
+            lists: vec![List::None; bodies],
+            safe: SimplifyHeap::new(bodies),
+            freezable: FreezeQueue::new(),
+            candidates: SpillHeap::default(),
+            entered: vec![0; bodies],
+            stack: Vec::with_capacity(bodies),
+            copied: vec![false; bodies],
+            waiting: 0,
+            merges: 0,
+            unsound: None,
+            around: Vec::new(),
+            burdened: Vec::new(),
+            shared: Vec::new(),
+        }
+    }
+
     /// Makes the merges that ask for no degree, the most frequent copies first, while there
     /// are no degrees to keep up to date.
     fn merge_untested(&mut self) {

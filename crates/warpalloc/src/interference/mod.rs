@@ -24,7 +24,7 @@ mod crowd;
 mod rows;
 
 use crate::target::UnitSet;
-pub use build::copied_parts;
+pub use build::{CopiedPart, copied_parts};
 
 use crate::analysis::Rows;
 use crate::ir::Value;

@@ -8,8 +8,10 @@
 //! coalescing may do with it (`docs/sources.md#fatpoint-filter-bits`).
 
 use crate::analysis::Frequencies;
-use crate::function::{Inst, Kind};
-use crate::ir::{LiveRanges, Op, Origin, Program, Value};
+use crate::function::Kind;
+use crate::interference::{CopiedPart, copied_parts};
+use crate::ir::{LiveRanges, Origin, Program, Value};
+use crate::target::Target;
 use cranelift_entity::EntityRef;
 
 /// Why a copy may or may not be coalesced.
@@ -66,6 +68,7 @@ pub struct Affinity {
 /// Every affinity of `program`, most frequent first, of equals in code order.
 pub fn affinities(
     program: &Program,
+    target: &Target,
     ranges: &LiveRanges,
     frequencies: &Frequencies,
 ) -> Vec<Affinity> {
@@ -83,18 +86,9 @@ pub fn affinities(
         } else {
             Filter(0)
         };
-        for op in &info.ops {
-            match op {
-                Op::Copies(pairs) => {
-                    for &(to, from) in pairs {
-                        gather.push(to, from, 0, weight, on_edge);
-                    }
-                }
-                Op::Inst { inst, values } if program.function.inst(*inst).kind == Kind::Copy => {
-                    gather.copy_instruction(*inst, values, weight);
-                }
-                _ => {}
-            }
+        let ops = info.ops.iter();
+        for part in ops.flat_map(|op| copied_parts(program, target, op)) {
+            gather.push(part, weight, on_edge);
         }
     }
     most_frequent_first(&gather.found)
@@ -136,7 +130,8 @@ impl Gather<'_> {
         }
     }
 
-    fn push(&mut self, to: Value, from: Value, shift: i32, weight: f32, filter: Filter) {
+    fn push(&mut self, part: CopiedPart, weight: f32, filter: Filter) {
+        let CopiedPart { to, from, distance } = part;
         if to == from {
             return;
         }
@@ -151,38 +146,10 @@ impl Gather<'_> {
         self.found.push(Affinity {
             to,
             from,
-            shift,
+            shift: distance,
             weight,
             filter,
         });
-    }
-
-    /// Results laid end to end equal inputs laid end to end: each value that holds the first
-    /// unit of one on the other side has an affinity at its distance.
-    fn copy_instruction(&mut self, inst: Inst, values: &[Value], weight: f32) {
-        let operands = self.program.function.operands(inst);
-        let ranges = self.ranges;
-        let lanes = |reads: bool| {
-            let mut at = 0;
-            let picked = values
-                .iter()
-                .zip(operands)
-                .filter(move |(_, o)| o.role.reads() == reads);
-            picked.map(move |(&value, _)| {
-                let start = at;
-                at += i32::from(ranges.size(value).width);
-                (value, start, at)
-            })
-        };
-        for (to, to_start, to_end) in lanes(false) {
-            for (from, from_start, from_end) in lanes(true) {
-                let from_inside = to_start <= from_start && from_end <= to_end;
-                let to_inside = from_start <= to_start && to_end <= from_end;
-                if from_inside || to_inside {
-                    self.push(to, from, from_start - to_start, weight, Filter(0));
-                }
-            }
-        }
     }
 }
 

@@ -102,7 +102,7 @@ mod tests {
         let program = Program::new(&function, &target, None).unwrap();
         let facts = Facts::of(&program);
         let ranges = LiveRanges::compute(&program, &target, &facts);
-        let copies = affinities(&program, &ranges, &facts.frequencies);
+        let copies = affinities(&program, &target, &ranges, &facts.frequencies);
         let [x, y, z] = [x, y, z].map(|vreg| Value::new(vreg.index()));
         let others = |hints: &Hints, value| {
             let hints = hints.of(value).iter();

@@ -191,7 +191,7 @@ fn best_trial(
     let knobs = &options.knobs;
     let ranges = problem.ranges(stats);
     let mut clock = Clock::start();
-    let affinities = affinities(program, ranges, &facts.frequencies);
+    let affinities = affinities(program, target, ranges, &facts.frequencies);
     let priorities = mac::priorities(program, knobs);
     let read_with = knobs.bank_aware.then(|| read_together(program, target));
     clock.lap(stats, "affinities");

@@ -145,7 +145,7 @@ fn clusters_of(f: &Function, knobs: &Knobs) -> usize {
     let program = Program::new(f, &target, None).unwrap();
     let facts = Facts::of(&program);
     let ranges = LiveRanges::compute(&program, &target, &facts);
-    let hints = affinity::affinities(&program, &ranges, &facts.frequencies);
+    let hints = affinity::affinities(&program, &target, &ranges, &facts.frequencies);
     let mut clusters = cluster::Clusters::new(&program, &ranges, target.files().len());
     let coalescer = coalesce::Coalescer::new(&program, &target, &ranges, knobs);
     coalescer.run(&mut clusters, &hints, &EntitySet::new());

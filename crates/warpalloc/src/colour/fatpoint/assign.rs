@@ -474,3 +474,57 @@ fn secondary<const W: usize>(scene: &Scene, file: File) -> Histogram<W> {
     }
     histogram
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::with_scene;
+    use super::*;
+    use cranelift_entity::EntityRef;
+
+    /// The copy `v1` of `v0` runs four times; `v2` has the choice once both are placed.
+    #[test]
+    fn a_copy_claims_a_start_by_its_frequency_until_its_value_is_placed() {
+        let text = "target hardware sm_90
+            options RegAllocCoalescing=false
+            kernel f {
+            block0:
+                bra -> block1
+            block1 freq 4:
+                v0:r32 = load : read
+                v1:r32 = mov v0 : copy
+                store v1 : write
+                v2:r32 = load : read
+                store v2 : write
+                exit : exit write
+            }";
+        with_scene(text, |scene, mut clusters| {
+            let mut assign = Assign::<1>::new(scene, File::R);
+            let mut colours = Colours::new();
+            let mut place = |assign: &mut Assign<1>, number: usize| {
+                let order = [clusters.of(Value::new(number)).unwrap()];
+                assign.place_all(&mut clusters, &order, &mut colours);
+            };
+            place(&mut assign, 0);
+            assert_eq!(assign.claims[0][..], [(Value::new(1), 32)]);
+            place(&mut assign, 1);
+            place(&mut assign, 2);
+            assert!(assign.claimed.is_empty());
+        });
+    }
+
+    #[test]
+    fn all_lanes_of_a_fixed_place_are_reserved() {
+        let text = "target hardware sm_90
+            options RegAllocPrecolorReuse=false
+            kernel f {
+            block0:
+                v0:r32 @ R4, v1:r32 = load : read group 0..2 align 2
+                store v0, v1 : write
+                exit : exit write
+            }";
+        with_scene(text, |scene, _| {
+            let units: UnitSet<1> = reserved(&scene, File::R);
+            assert_eq!(units.iter().collect::<Vec<_>>(), [4, 5]);
+        });
+    }
+}

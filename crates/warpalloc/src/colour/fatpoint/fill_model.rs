@@ -150,4 +150,12 @@ mod tests {
         assert!(near(model.linear_fraction(64.0, 32.0, 96.0), 0.65));
         assert!(near(model.linear_fraction(96.0, 32.0, 96.0), 1.0));
     }
+
+    /// A first segment of no length leaves the second to say what its beginning says.
+    #[test]
+    fn segments_may_be_empty() {
+        let model = BudgetModel::new(&Knobs::default(), 400, 0);
+        assert_eq!(model.total_threads, model.x[0]);
+        assert!(near(model.fraction(119), 0.2));
+    }
 }

@@ -114,3 +114,46 @@ pub fn victims(
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cluster::Clusters;
+    use super::super::tests::with_problem;
+    use super::*;
+    use crate::stats::Stats;
+    use crate::target::{FileInfo, PReg, Target};
+    use cranelift_entity::EntityRef;
+
+    /// Nobody is in the way in a register that is never allocated, nor can anybody be there.
+    #[test]
+    fn no_room_is_made_in_reserved_registers() {
+        let mut machine = Target::builder("toy");
+        let file = machine.file(FileInfo::new("r", 3).reserved([0]));
+        machine.class("word", file, 1, 1);
+        let machine = machine.finish().unwrap();
+        let text = "target toy
+            kernel f {
+            block0:
+                v0:word = load : read
+                v1:word = load : read
+                v2:word = load : read
+                store v0, v1 : write
+                store v2 : write
+                exit : exit write
+            }";
+        with_problem(text, &[machine], |problem| {
+            let ranges = problem.ranges(&mut Stats::default());
+            let clusters = Clusters::new(&problem.program, ranges, 1);
+            let [left, dear, cheap] = [0, 1, 2].map(Value::new);
+            let (mut colours, mut costs) = (Colours::new(), Costs::with_default(9.0));
+            colours[dear] = Some(PReg::new(file, 1));
+            colours[cheap] = Some(PReg::new(file, 2));
+            (costs[dear], costs[cheap]) = (5.0, 3.0);
+            let info = clusters.info(clusters.of(left).unwrap());
+            let mut index = OverlapIndex::new(ranges);
+            let spared = EntitySet::new();
+            let found = victims(problem, &mut index, info, &colours, &costs, &spared);
+            assert_eq!(found, Some(vec![cheap]));
+        });
+    }
+}

@@ -141,3 +141,46 @@ fn demand_is_too_high(problem: &Problem, ranges: &LiveRanges, placed: &Placed) -
     };
     problem.target.files().any(|(file, _)| over(file))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cluster::Clusters;
+    use super::super::tests::with_problem;
+    use super::*;
+    use crate::colour::Colours;
+    use cranelift_entity::EntityRef;
+
+    /// Of eight registers a pair that is left over asks for its two and one for its alignment,
+    /// besides the pairs that are live.
+    #[test]
+    fn a_pair_left_over_asks_for_one_register_more_than_it_has() {
+        let is_too_high = |results: &str| {
+            let text = format!(
+                "target hardware sm_90 R=8
+                options RegTgtBudgetCoefficientA=1
+                kernel f {{
+                block0:
+                    {results} = load : read
+                    store v0, v1 : write
+                    exit : exit write
+                }}"
+            );
+            let mut is_too_high = None;
+            with_problem(&text, &[], |problem| {
+                let ranges = problem.ranges(&mut Stats::default());
+                let files = problem.target.files().len();
+                let clusters = Clusters::new(&problem.program, ranges, files);
+                let placed = Placed {
+                    failed: vec![clusters.of(Value::new(0)).unwrap()],
+                    clusters,
+                    colours: Colours::new(),
+                };
+                is_too_high = Some(demand_is_too_high(problem, ranges, &placed));
+            });
+            is_too_high.unwrap()
+        };
+        assert!(!is_too_high("v0:r64, v1:r64"));
+        assert!(!is_too_high("v0:r64, v1:r64, v2:r32"));
+        assert!(is_too_high("v0:r64, v1:r64, v2:r64"));
+    }
+}

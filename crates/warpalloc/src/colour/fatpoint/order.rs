@@ -199,6 +199,11 @@ mod tests {
             ..plain(0)
         };
         assert_eq!(classify(&dear, &FIRST), List::High);
+        let no_dearer = Traits {
+            cost: FIRST.cost_threshold,
+            ..plain(0)
+        };
+        assert_eq!(classify(&no_dearer, &FIRST), List::LowConf);
         let flagged = Traits {
             flagged: true,
             ..plain(0)

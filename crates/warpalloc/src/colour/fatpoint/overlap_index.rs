@@ -104,4 +104,18 @@ mod tests {
             "{together}, {named} of {all}"
         );
     }
+
+    #[test]
+    fn values_come_by_start_whoever_is_asked_about_first() {
+        let mut rng = Rng::new(3);
+        let target = Target::hardware(90).unwrap();
+        let shape = Shape::random(300, &mut rng);
+        let function = generate::function(&shape, &target, &mut rng);
+        let program = Program::new(&function, &target, None).unwrap();
+        let ranges = LiveRanges::compute(&program, &target, &Facts::of(&program));
+        let mut nearby = OverlapIndex::new(&ranges);
+        let ends = [ranges.by_start().last(), ranges.by_start().first()];
+        let found = nearby.of(ends.into_iter().flatten().copied());
+        assert!(found.is_sorted_by_key(|value| ranges.of(value)[0].start));
+    }
 }

@@ -223,3 +223,31 @@ fn interference(scene: &Scene, info: &ClusterInfo) -> f32 {
         .map(|m| scene.ranges.length(m.value) as f32);
     lengths.sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::with_scene;
+    use super::*;
+    use crate::ir::Value;
+    use cranelift_entity::EntityRef;
+
+    /// Lanes that stand before a texture access wait until its operands have been placed.
+    #[test]
+    fn operands_of_macs_go_before_links_where_the_order_is_that_of_the_code() {
+        let text = "target hardware sm_90
+            options RegAllocPrefMacOperands=3 RegAllocMacVregAllocOrder=1
+            kernel f {
+            block0:
+                v0:r32, v1:r32 = load : read group 0..2 align 2
+                v2:r32 = load : read
+                v3:r32 = tex.2d v2 : read
+                store v0, v1, v3 : write
+                exit : exit write
+            }";
+        with_scene(text, |scene, clusters| {
+            let order = placement_order(&scene, &clusters, File::R, None, Trial::SixLists);
+            let of = |number| clusters.of(Value::new(number)).unwrap();
+            assert_eq!(order, [of(2), of(3), of(0)]);
+        });
+    }
+}

@@ -20,7 +20,8 @@ use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 pub struct RematLists {
     /// Candidates with the cycles one computation takes, by class number.
     pub candidates: [Vec<(Value, u8)>; 7],
-    /// Values that an instruction could rematerialise, but not soundly or not cheaply.
+    /// Values that an instruction could rematerialise, but not soundly or not cheaply, and pieces
+    /// of spilled values.
     pub excluded: EntitySet<Value>,
 }
 
@@ -69,9 +70,11 @@ impl RematLists {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::with_problem;
     use super::*;
-    use crate::function::{Builder, Effect};
+    use crate::function::{Block, Builder, Effect, Inst};
     use crate::target::Class;
+    use smallvec::smallvec;
 
     #[test]
     fn constants_qualify_by_class_and_rewritten_or_dear_values_do_not() {
@@ -109,5 +112,31 @@ mod tests {
         };
         let more = RematLists::find(&program, &target, &lenient);
         assert_eq!(more.candidates[1].len(), 2);
+    }
+
+    #[test]
+    fn neither_values_at_the_cycle_limit_nor_pieces_of_others_are_candidates() {
+        let text = "target hardware sm_90
+            options RegAllocRematThreshold=1
+            kernel f {
+            block0:
+                v0:r32 = mov : remat 14
+                v1:r32 = mov : remat 15
+                store v0, v1 : write
+                exit : exit write
+            }";
+        with_problem(text, &[], |problem| {
+            let mut program = problem.program.clone();
+            let [cheap, dear] = [0, 1].map(Value::new);
+            let piece = program.piece_of(cheap);
+            let again = Op::Recompute {
+                inst: Inst::new(0),
+                values: smallvec![piece],
+            };
+            program.blocks[Block::new(0)].ops.push(again);
+            let lists = RematLists::find(&program, problem.target, &problem.options.knobs);
+            assert_eq!(lists.candidates[1], [(cheap, 14)]);
+            assert!(lists.excluded.iter().eq([dear, piece]));
+        });
     }
 }

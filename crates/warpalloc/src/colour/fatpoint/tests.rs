@@ -1,9 +1,11 @@
 //! Mechanisms of the allocator that take more than one file.
 
-use super::{affinity, cluster, coalesce};
+use super::assign::Scene;
+use super::{affinity, cluster, coalesce, mac};
 use crate::allocation::{Allocation, Space};
 use crate::analysis::Liveness;
 use crate::check::check;
+use crate::colour::Problem;
 use crate::cycles::AddedCycles;
 use crate::error::Error;
 use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
@@ -13,8 +15,45 @@ use crate::options::knobs::KNOBS;
 use crate::options::{HoistPolicy, Kind as Values, Knobs, Options, Strategy};
 use crate::passes::hoist::hoist_invariants;
 use crate::scratch::Scratch;
+use crate::stats::Stats;
 use crate::target::{Class, File, PReg, Target};
+use crate::text;
 use cranelift_entity::{EntityRef, EntitySet};
+
+/// Calls `check` with the problem that a function in the text format is; its target may be one
+/// of `machines`.
+pub(super) fn with_problem(text: &str, machines: &[Target], check: impl FnOnce(&Problem)) {
+    let case = text::parse_for(text, machines).unwrap();
+    case.function.validate(&case.target).unwrap();
+    let (target, scratch) = (&case.target, Scratch::default());
+    let program = Program::new(&case.function, target, None).unwrap();
+    let facts = Facts::of(&program);
+    let problem = Problem::new(program, facts, target, &case.options, &scratch);
+    check(&problem);
+}
+
+/// Calls `check` with what placements of such a function look at, and its clusters.
+pub(super) fn with_scene(text: &str, check: impl FnOnce(Scene, cluster::Clusters)) {
+    with_problem(text, &[], |problem| {
+        let (program, target) = (&problem.program, problem.target);
+        let ranges = problem.ranges(&mut Stats::default());
+        let knobs = &problem.options.knobs;
+        let copies = affinity::affinities(program, target, ranges, &problem.facts.frequencies);
+        let mut clusters = cluster::Clusters::new(program, ranges, target.files().len());
+        let coalescer = coalesce::Coalescer::new(program, target, ranges, knobs);
+        coalescer.run(&mut clusters, &copies, &EntitySet::new());
+        let scene = Scene {
+            program,
+            target,
+            ranges,
+            knobs,
+            priorities: &mac::priorities(program, knobs),
+            read_with: None,
+            scratch: problem.scratch,
+        };
+        check(scene, clusters);
+    });
+}
 
 fn allocate(f: &Function, target: &Target, options: &Options) -> Result<Allocation, Error> {
     let options = Options {
@@ -193,6 +232,31 @@ fn packing_is_coalesced_within_the_width_limit() {
     assert_eq!(clusters_of(&f, &Knobs::default()), 1);
     let allocation = proved(&f, &hardware(255), &Options::default());
     assert!(allocation.deleted.contains(Inst::new(2)));
+}
+
+/// The last of three registers is the first of a pair: together they take four.
+#[test]
+fn clusters_are_joined_up_to_the_width_limit() {
+    let clusters = |widest: u32| {
+        let text = format!(
+            "target hardware sm_90
+            options RegAllocCoalesceMaxWidth={widest}
+            kernel f {{
+            block0:
+                v0:r96 = load : read
+                v1:r32, v2:r32, v3:r32 = mov v0 : copy
+                store v1, v2 : write
+                v4:r32 = load : read
+                v5:r64 = mov v3, v4 : copy
+                store v5 : write
+                exit : exit write
+            }}"
+        );
+        let mut count = 0;
+        with_scene(&text, |_, clusters| count = clusters.iter().count());
+        count
+    };
+    assert_eq!([4, 3].map(clusters), [1, 2]);
 }
 
 /// Two copies of one value that are both changed cannot share its register.

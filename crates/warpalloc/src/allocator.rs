@@ -330,7 +330,7 @@ block2:
                     (
                         allocation.edits.counts(),
                         frame,
-                        allocation.deleted.keys().count(),
+                        allocation.deleted.iter().count(),
                     )
                 });
                 assert_eq!(ssa, names, "{strategy} in {registers} registers");

@@ -226,7 +226,7 @@ impl<'a> Pipeline<'a> {
     fn stats(&self) -> Stats {
         let through = live_through_calls(self.function, self.liveness);
         Stats {
-            live_through_calls: through.keys().count() as u32,
+            live_through_calls: through.iter().count() as u32,
             ..Stats::default()
         }
     }

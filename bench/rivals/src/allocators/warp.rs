@@ -107,7 +107,7 @@ impl Job {
         // A constant that is rematerialised wherever it is read needs no first execution.
         // Nothing else in these functions can be spared.
         let is_const = |inst: &Inst| f.insts[inst.as_u32() as usize].kind == Kind::Const;
-        if let Some(inst) = a.deleted.keys().find(|inst| !is_const(inst)) {
+        if let Some(inst) = a.deleted.iter().find(|inst| !is_const(inst)) {
             bail!("{inst} was deleted");
         }
         Ok(Code { blocks })

@@ -173,3 +173,26 @@ fn what_clean_up_passes_over_is_clean() {
     }
     assert!(passed_over > 20, "{passed_over}");
 }
+
+/// The number of values counts, not the greatest of their names.
+#[test]
+fn values_live_through_calls_are_counted() {
+    let case = crate::text::parse(
+        "target hardware sm_90
+         kernel f {
+         block0:
+             v0:r32 = a
+             v1:r32 = b
+             v2:r32 = c
+             call v0 @ R0 : call write clobbers abi
+             st v2 : write
+             exit : exit write
+         }",
+    )
+    .unwrap();
+    for strategy in Strategy::ALL {
+        let options = Options::with_strategy(strategy);
+        let allocation = crate::allocate(&case.function, &case.target, &options).unwrap();
+        assert_eq!(allocation.stats.live_through_calls, 1, "{strategy}");
+    }
+}

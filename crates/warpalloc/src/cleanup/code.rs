@@ -38,6 +38,15 @@ pub(crate) fn memory(target: &Target, edit: &Edit) -> Option<(SlotAddr, usize)> 
     Some((addr, width as usize * target.file(reg.file).unit_bytes))
 }
 
+/// Bytes in the smallest unit that goes to memory as it is.
+fn smallest_unit(target: &Target) -> usize {
+    let direct = target
+        .files()
+        .filter(|(_, f)| f.spill == SpillPath::Memory)
+        .map(|(_, f)| f.unit_bytes);
+    direct.min().unwrap_or(1).max(1)
+}
+
 /// Numbers for the pieces of the frame that `edits` touch, behind those of the units.
 fn number_pieces(target: &Target, edits: &Edits, grain: usize) -> FxHashMap<(Space, i32), u32> {
     let mut pieces = FxHashMap::default();
@@ -99,11 +108,7 @@ impl<'a> Code<'a> {
                 steps.push(Step::Edit(point, edit.clone()));
             }
         }
-        let direct = target
-            .files()
-            .filter(|(_, f)| f.spill == SpillPath::Memory)
-            .map(|(_, f)| f.unit_bytes);
-        let grain = direct.min().unwrap_or(1).max(1);
+        let grain = smallest_unit(target);
         Code {
             function,
             target,

@@ -480,24 +480,54 @@ fn loaded(classes: &[Class], together: std::ops::Range<usize>) -> Function {
     b.finish()
 }
 
-/// Two words are joined, but not three or four.
-#[test]
-fn slots_stay_apart_where_the_widest_access_is_no_power_of_two() {
+/// A machine that accesses three words at most, and the class of a word.
+fn triples() -> (Target, Class) {
     let mut machine = Target::builder("triples");
     let file = machine.file(FileInfo::new("r", 16));
     let word = machine.class("word", file, 1, 1);
     machine.class("triple", file, 3, 1);
-    let target = machine.finish().unwrap();
-    let function = loaded(&[word; 5], 1..5);
+    (machine.finish().unwrap(), word)
+}
+
+/// How wide the reloads are where every value is in memory.
+fn reloaded_widths(function: &Function, target: &Target) -> Vec<u8> {
     let options = Options::with_strategy(Strategy::Naive);
-    let allocation = crate::allocate(&function, &target, &options).unwrap();
+    let allocation = crate::allocate(function, target, &options).unwrap();
     let widths = edits(&allocation)
         .into_iter()
         .filter_map(|edit| match edit {
             Edit::Reload { width, .. } => Some(width),
             _ => None,
         });
-    assert_eq!(widths.collect::<Vec<u8>>(), [2, 2, 1]);
+    widths.collect()
+}
+
+/// Two words are joined, but not three or four.
+#[test]
+fn slots_stay_apart_where_the_widest_access_is_no_power_of_two() {
+    let (target, word) = triples();
+    let function = loaded(&[word; 5], 1..5);
+    assert_eq!(reloaded_widths(&function, &target), [2, 2, 1]);
+}
+
+/// Two pairs of words lie side by side, as their registers do.
+#[test]
+fn pairs_stay_apart_where_the_widest_access_is_less_than_both() {
+    let (target, word) = triples();
+    let mut b = Builder::new("f");
+    let block = b.block();
+    let values: Vec<VReg> = (0..5).map(|_| b.vreg(word)).collect();
+    for &v in &values {
+        b.inst(block, "load").def(v).effect(Effect::Read);
+    }
+    for used in [&values[..4], &values[4..]] {
+        let mut inst = b.inst(block, "use").effect(Effect::Write);
+        for &v in used.iter().rev() {
+            inst = inst.use_(v);
+        }
+    }
+    b.exit(block, "exit");
+    assert_eq!(reloaded_widths(&b.finish(), &target), [2, 2, 1]);
 }
 
 /// Pairs of which only some are aligned to their size.

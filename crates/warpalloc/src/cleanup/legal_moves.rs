@@ -446,35 +446,45 @@ mod tests {
         assert_eq!(moves, [(0, 1), (1, 2), (2, 0), (5, 1)]);
     }
 
-    /// R0 is free for the flag to pass through once its value has moved on to R1, whichever file
-    /// the machine names first.
-    #[test]
-    fn a_value_passes_through_a_file_once_the_moves_of_that_file_are_made() {
+    const P: File = File::new(0);
+    const R: File = File::new(1);
+
+    /// The code of moves right before a function's use of some words in registers of `R` and of a
+    /// flag in one of `P`, proved: a flag is only copied by way of `R`, which has two registers.
+    fn moved<const WORDS: usize>(
+        before: [PReg; WORDS],
+        after: [PReg; WORDS],
+        moves: &[Edit],
+    ) -> Vec<Edit> {
         let mut machine = Target::builder("flags_first");
-        let (p, r) = (File::new(0), File::new(1));
-        let flags = FileInfo::new("p", 2).spills_via(r);
-        machine.file(flags.moves(MovePath::Via(r)));
+        let flags = FileInfo::new("p", 2).spills_via(R);
+        machine.file(flags.moves(MovePath::Via(R)));
         machine.file(FileInfo::new("r", 2).moves(MovePath::Move));
-        let (flag, word) = (
-            machine.class("flag", p, 1, 1),
-            machine.class("word", r, 1, 1),
-        );
+        let flag = machine.class("flag", P, 1, 1);
+        let word = machine.class("word", R, 1, 1);
         let target = machine.finish().unwrap();
         let mut b = Builder::new("f");
         let block = b.block();
-        let (x, c) = (b.vreg(word), b.vreg(flag));
-        b.inst(block, "load").def(x).effect(Effect::Read);
+        let words = before.map(|_| b.vreg(word));
+        let c = b.vreg(flag);
+        for x in words {
+            b.inst(block, "load").def(x).effect(Effect::Read);
+        }
         b.inst(block, "test").def(c).effect(Effect::Read);
-        b.inst(block, "use").use_(x).use_(c).effect(Effect::Write);
+        let mut user = b.inst(block, "use");
+        for x in words {
+            user = user.use_(x);
+        }
+        user.use_(c).effect(Effect::Write);
         b.exit(block, "exit");
         let function = b.finish();
-        let [r0, r1, p0, p1] = [(r, 0), (r, 1), (p, 0), (p, 1)].map(|(f, n)| PReg::new(f, n));
-        let at_use = Point::Before(Inst::new(2));
-        let moves = [copy(r1, r0), copy(p1, p0)].map(|edit| (at_use, edit));
+        let user = Inst::new(WORDS + 1);
+        let moves = moves.iter().map(|edit| (Point::Before(user), edit.clone()));
+        let [p0, p1] = [0, 1].map(|unit| PReg::new(P, unit));
         let mut allocation = Allocation {
-            registers: vec![r0, p0, r1, p1],
+            registers: [&before[..], &[p0], &after[..], &[p1]].concat(),
             memory: Vec::new(),
-            edits: Edits::new(&function, moves.to_vec()),
+            edits: Edits::new(&function, moves.collect()),
             deleted: EntitySet::new(),
             order: None,
             frame: Frame::default(),
@@ -485,7 +495,32 @@ mod tests {
         run(&mut code, Space::Local, &mut allocation.frame);
         code.write_to(&mut allocation, &memory);
         check(&function, &target, &allocation).unwrap();
-        let edits: Vec<&Edit> = allocation.edits.iter().map(|(_, edit)| edit).collect();
-        assert_eq!(edits, [&copy(r1, r0), &transfer(r0, p0), &transfer(p1, r0)]);
+        let edits = allocation.edits.iter().map(|(_, edit)| edit.clone());
+        edits.collect()
+    }
+
+    /// R0 is free for the flag to pass through once its value has moved on to R1, whichever file
+    /// the machine names first.
+    #[test]
+    fn a_value_passes_through_a_file_once_the_moves_of_that_file_are_made() {
+        let [r0, r1] = [0, 1].map(|unit| PReg::new(R, unit));
+        let [p0, p1] = [0, 1].map(|unit| PReg::new(P, unit));
+        let edits = moved([r0], [r1], &[copy(r1, r0), copy(p1, p0)]);
+        assert_eq!(edits, [copy(r1, r0), transfer(r0, p0), transfer(p1, r0)]);
+    }
+
+    #[test]
+    fn a_register_to_pass_through_is_saved_and_restored_where_none_is_free() {
+        let [r0, r1] = [0, 1].map(|unit| PReg::new(R, unit));
+        let [p0, p1] = [0, 1].map(|unit| PReg::new(P, unit));
+        let edits = moved([r0, r1], [r0, r1], &[copy(p1, p0)]);
+        let Edit::Store { to: slot, .. } = edits[0] else {
+            panic!("{edits:?}");
+        };
+        let passed = [transfer(r0, p0), transfer(p1, r0)];
+        assert_eq!(
+            edits,
+            [&[store(slot, r0)], &passed[..], &[reload(r0, slot)]].concat()
+        );
     }
 }

@@ -151,3 +151,35 @@ impl<'a, V: EntityRef + Ord + Send + 'static> Revision<'a, V> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::{Builder, Effect, VReg};
+    use crate::target::Class;
+
+    /// Sets are rows of words, and a change is merged into them word by word.
+    #[test]
+    fn values_change_in_whatever_order_they_are_named() {
+        let mut b = Builder::new("f");
+        let (entry, end) = (b.block(), b.block());
+        let values: Vec<VReg> = (0..70).map(|_| b.vreg(Class::R32)).collect();
+        for &v in &values {
+            b.inst(entry, "ld").def(v).effect(Effect::Read);
+        }
+        b.edge(entry, end, &[]);
+        b.branch(entry, "bra");
+        for &v in &values {
+            b.inst(end, "st").use_(v).effect(Effect::Write);
+        }
+        b.exit(end, "exit");
+        let function = b.finish();
+        let liveness = Liveness::compute(&function);
+        let mut revision = Revision::of(&liveness);
+        let change = revision.change([(values[69], false), (values[0], false)].into_iter());
+        revision.alter(end, &change);
+        let revised = revision.finish(function.block_count());
+        let live: Vec<VReg> = revised.live_in(end).collect();
+        assert_eq!(live, values[1..69]);
+    }
+}

@@ -39,7 +39,7 @@ PASSES = ["analysis", "cleanup", "coalesce", "colour", "emit", "frame", "interfe
 # Outcomes that tests are to blame for.
 MISSED = {"survivors": "**nothing notices**", "unreached": "**no test reaches it**"}
 # The first notice most, in the least time.
-PROGRAMS = ["filetests", "tables", "warpalloc", "briggs", "scan"]
+PROGRAMS = ["filetests", "tables", "warpalloc", "briggs", "scan", "analyses", "pinned", "machines"]
 TESTS = ["--lib"] + [word for name in PROGRAMS if name != "warpalloc" for word in ("--test", name)]
 # Campaigns over random functions notice much, and take long.
 SLOW = [word for name in ["random", "every", "any"] for word in ("--skip", name)]

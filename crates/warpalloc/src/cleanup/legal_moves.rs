@@ -421,7 +421,7 @@ mod tests {
     use super::*;
     use crate::allocation::{Allocation, Edits, Point};
     use crate::check::check;
-    use crate::function::{Builder, Effect, Inst};
+    use crate::function::{Builder, Effect, Inst, VReg};
     use crate::stats::Stats;
     use crate::target::{FileInfo, Target};
     use cranelift_entity::EntitySet;
@@ -449,40 +449,35 @@ mod tests {
     const P: File = File::new(0);
     const R: File = File::new(1);
 
-    /// The code of moves right before a function's use of some words in registers of `R` and of a
-    /// flag in one of `P`, proved: a flag is only copied by way of `R`, which has two registers.
-    fn moved<const WORDS: usize>(
-        before: [PReg; WORDS],
-        after: [PReg; WORDS],
-        moves: &[Edit],
-    ) -> Vec<Edit> {
+    /// The code of `moves`, which bring values from registers to others before the instruction
+    /// that uses them, proved. The machine has two flags, which `path` moves, and two words; what
+    /// flags are spilled to are words.
+    fn moved(path: MovePath, before: &[PReg], after: &[PReg], moves: &[Edit]) -> Vec<Edit> {
         let mut machine = Target::builder("flags_first");
-        let flags = FileInfo::new("p", 2).spills_via(R);
-        machine.file(flags.moves(MovePath::Via(R)));
+        machine.file(FileInfo::new("p", 2).spills_via(R).moves(path));
         machine.file(FileInfo::new("r", 2).moves(MovePath::Move));
-        let flag = machine.class("flag", P, 1, 1);
-        let word = machine.class("word", R, 1, 1);
+        let classes = [
+            machine.class("flag", P, 1, 1),
+            machine.class("word", R, 1, 1),
+        ];
         let target = machine.finish().unwrap();
         let mut b = Builder::new("f");
         let block = b.block();
-        let words = before.map(|_| b.vreg(word));
-        let c = b.vreg(flag);
-        for x in words {
-            b.inst(block, "load").def(x).effect(Effect::Read);
+        let values = before.iter().map(|reg| b.vreg(classes[reg.file.index()]));
+        let values: Vec<VReg> = values.collect();
+        for &v in &values {
+            b.inst(block, "load").def(v).effect(Effect::Read);
         }
-        b.inst(block, "test").def(c).effect(Effect::Read);
-        let mut user = b.inst(block, "use");
-        for x in words {
-            user = user.use_(x);
+        let mut user = b.inst(block, "use").effect(Effect::Write);
+        for &v in &values {
+            user = user.use_(v);
         }
-        user.use_(c).effect(Effect::Write);
         b.exit(block, "exit");
         let function = b.finish();
-        let user = Inst::new(WORDS + 1);
-        let moves = moves.iter().map(|edit| (Point::Before(user), edit.clone()));
-        let [p0, p1] = [0, 1].map(|unit| PReg::new(P, unit));
+        let point = Point::Before(Inst::new(before.len()));
+        let moves = moves.iter().map(|edit| (point, edit.clone()));
         let mut allocation = Allocation {
-            registers: [&before[..], &[p0], &after[..], &[p1]].concat(),
+            registers: [before, after].concat(),
             memory: Vec::new(),
             edits: Edits::new(&function, moves.collect()),
             deleted: EntitySet::new(),
@@ -492,35 +487,56 @@ mod tests {
         };
         let memory = crate::scratch::Scratch::default();
         let mut code = Code::new(&function, &target, &allocation, &memory);
-        run(&mut code, Space::Local, &mut allocation.frame);
+        run(&mut code, Space::Shared, &mut allocation.frame);
         code.write_to(&mut allocation, &memory);
         check(&function, &target, &allocation).unwrap();
         let edits = allocation.edits.iter().map(|(_, edit)| edit.clone());
         edits.collect()
     }
 
+    fn registers() -> [PReg; 4] {
+        [(R, 0), (R, 1), (P, 0), (P, 1)].map(|(file, unit)| PReg::new(file, unit))
+    }
+
     /// R0 is free for the flag to pass through once its value has moved on to R1, whichever file
     /// the machine names first.
     #[test]
     fn a_value_passes_through_a_file_once_the_moves_of_that_file_are_made() {
-        let [r0, r1] = [0, 1].map(|unit| PReg::new(R, unit));
-        let [p0, p1] = [0, 1].map(|unit| PReg::new(P, unit));
-        let edits = moved([r0], [r1], &[copy(r1, r0), copy(p1, p0)]);
+        let [r0, r1, p0, p1] = registers();
+        let moves = [copy(r1, r0), copy(p1, p0)];
+        let edits = moved(MovePath::Via(R), &[r0, p0], &[r1, p1], &moves);
         assert_eq!(edits, [copy(r1, r0), transfer(r0, p0), transfer(p1, r0)]);
+    }
+
+    /// What is in R0 waits in memory while flags pass through it.
+    fn assert_r0_is_saved(edits: &[Edit], passing: &[Edit]) {
+        let r0 = PReg::new(R, 0);
+        let Edit::Store { to: slot, .. } = edits[0] else {
+            panic!("{edits:?}");
+        };
+        let expected = [&[store(slot, r0)], passing, &[reload(r0, slot)]].concat();
+        assert_eq!(edits, expected);
     }
 
     #[test]
     fn a_register_to_pass_through_is_saved_and_restored_where_none_is_free() {
-        let [r0, r1] = [0, 1].map(|unit| PReg::new(R, unit));
-        let [p0, p1] = [0, 1].map(|unit| PReg::new(P, unit));
-        let edits = moved([r0, r1], [r0, r1], &[copy(p1, p0)]);
-        let Edit::Store { to: slot, .. } = edits[0] else {
-            panic!("{edits:?}");
+        let [r0, r1, p0, p1] = registers();
+        let path = MovePath::Via(R);
+        let edits = moved(path, &[r0, r1, p0], &[r0, r1, p1], &[copy(p1, p0)]);
+        assert_r0_is_saved(&edits, &[transfer(r0, p0), transfer(p1, r0)]);
+    }
+
+    #[test]
+    fn values_that_are_copied_change_places_by_way_of_the_file_they_are_spilled_to() {
+        let [r0, r1, p0, p1] = registers();
+        let swap = Edit::Swap {
+            a: p0,
+            b: p1,
+            width: 1,
         };
-        let passed = [transfer(r0, p0), transfer(p1, r0)];
-        assert_eq!(
-            edits,
-            [&[store(slot, r0)], &passed[..], &[reload(r0, slot)]].concat()
-        );
+        let all = [r0, r1, p0, p1];
+        let edits = moved(MovePath::Move, &all, &[r0, r1, p1, p0], &[swap]);
+        let passing = [transfer(r0, p0), copy(p0, p1), transfer(p1, r0)];
+        assert_r0_is_saved(&edits, &passing);
     }
 }

@@ -92,9 +92,10 @@ fn partner(
         let between = steps[first + 1..second]
             .iter()
             .zip(&gone[first + 1..second]);
-        let mut passed = between.filter(|(_, gone)| !**gone).map(|(step, _)| step);
+        let passed = between.filter(|(_, gone)| !**gone);
+        let mut passed = passed.filter_map(|(step, _)| step.edit());
         if let Some(both) = both
-            && passed.all(|step| commute(code, step, other))
+            && passed.all(|(_, edit)| commute(code, edit, other))
         {
             return Some((second, both.edit()));
         }
@@ -102,11 +103,8 @@ fn partner(
     None
 }
 
-/// Whether `other` may run before `step`.
-fn commute(code: &Code, step: &Step, other: &Edit) -> bool {
-    let Step::Edit(_, edit) = step else {
-        return false;
-    };
+/// Whether `other` may run before `edit`.
+fn commute(code: &Code, edit: &Edit, other: &Edit) -> bool {
     let (reads, writes) = code.edit_access(edit);
     let (other_reads, other_writes) = code.edit_access(other);
     let apart = |a: &[u32], b: &[u32]| a.iter().all(|x| !b.contains(x));

@@ -296,7 +296,7 @@ fn ranges_cover_what_is_live_or_written() {
 }
 
 #[test]
-fn ranges_list_every_occurrence_in_order() {
+fn ranges_list_all_occurrences_in_order() {
     for seed in 0..FUNCTIONS / 4 {
         let f = function(seed);
         let ranges = LiveRanges::compute(&f, &Liveness::compute(&f));
@@ -326,6 +326,7 @@ fn ranges_list_every_occurrence_in_order() {
                     }
                     Touch::Argument => {
                         assert!(f.arguments(block).any(|arg| arg == v), "seed {seed}");
+                        assert_eq!(f.block_insts(block).last(), Some(inst));
                         passed += 1;
                     }
                 }

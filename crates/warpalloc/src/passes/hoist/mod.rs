@@ -114,8 +114,8 @@ fn loops_of(
     parents.for_each(|parent| has_inner[parent.index()] = true);
     let named = |l: &Loop| match policy {
         HoistPolicy::Always => loops.info(*l).depth == round + 1,
-        HoistPolicy::Inner => !has_inner[l.index()],
-        HoistPolicy::Never => false,
+        // `Never` has no rounds.
+        HoistPolicy::Inner | HoistPolicy::Never => !has_inner[l.index()],
     };
     let pairs = program.all_blocks().filter_map(|block| {
         let here = loops.around(block).find(named);

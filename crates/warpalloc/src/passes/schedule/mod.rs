@@ -146,7 +146,7 @@ impl Scheduler<'_> {
 fn better_order(region: &Region, allowance: &mut usize) -> Option<Vec<Node>> {
     let source: Vec<Node> = region.nodes.keys().collect();
     let present = Cost::of(region, &source);
-    if present.excess == 0 || source.len() < 2 {
+    if present.excess == 0 {
         return None;
     }
     let weights = Weights::new(region, &short_files(region, &source));

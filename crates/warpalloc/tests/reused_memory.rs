@@ -57,7 +57,7 @@ fn same(a: &Allocation, b: &Allocation) -> bool {
             allocation.frame,
         )
     };
-    parts(a) == parts(b) && a.deleted.keys().eq(b.deleted.keys())
+    parts(a) == parts(b) && a.deleted.iter().eq(b.deleted.iter())
 }
 
 /// Memory that is larger than a function needs, or smaller, has no influence on it.

@@ -268,14 +268,16 @@ impl<const W: usize> Assigner<'_, W> {
         }
         let mut is_moved = false;
         for (value, at) in arrivals {
-            let is_group = self.is_at_header && self.window(value).is_some();
+            let window = self.window(value).filter(|_| self.is_at_header);
             let shape = self.code.shape(value);
             let stays = at != NOWHERE
                 && self.is_free(shape, at as usize)
-                && (!is_group || self.suits(value, at as usize));
+                && window.is_none_or(|window| self.suits(value, window, at as usize));
             if stays {
                 self.settle(value, at as usize);
-            } else if is_group && let Some(at) = self.pick(value, None) {
+            } else if window.is_some()
+                && let Some(at) = self.pick(value, None)
+            {
                 self.settle(value, at);
                 is_moved = true;
             } else {

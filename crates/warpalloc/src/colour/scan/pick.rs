@@ -224,11 +224,9 @@ impl<const W: usize> Assigner<'_, W> {
         }
     }
 
-    /// Whether the groups of the class of `value` are where they can be if it is at `unit`.
-    pub(super) fn suits(&mut self, value: u32, unit: usize) -> bool {
-        let Some(window) = self.window(value) else {
-            return true;
-        };
+    /// Whether the groups of the class of `value`, which has `window`, are where they can be if
+    /// it is at `unit`.
+    pub(super) fn suits(&mut self, value: u32, window: Window, unit: usize) -> bool {
         match self.affinities.hints(value)[1] {
             Some(place) => place == unit,
             None => window.suits(unit, self.code.units(self.code.shape(value).file)),

@@ -665,10 +665,10 @@ impl<'a, const W: usize> Assigner<'a, W> {
     }
 }
 
-/// Whether the step writes a seat of `link`, read afterwards or not.
+/// Whether the step writes a seat of `link`, which is one of its own, read afterwards or not.
 fn is_written(code: &super::code::Code, block: Block, step: Step, link: &Link) -> bool {
     let Op::Inst { inst, values } = code.op(block, step) else {
-        return false;
+        unreachable!("`links` finds none but those of instructions");
     };
     let mut operands = code.function.operands(*inst).iter().zip(values);
     operands.any(|(o, v)| o.role.writes() && link.members.iter().any(|m| m.0 == *v))

@@ -373,10 +373,11 @@ pub(super) fn extent(code: &Code, link: &Link) -> (usize, usize, usize) {
     (file, ends.max().unwrap_or(0), link.align)
 }
 
-/// Whether a result in `link` is written while inputs may still be read.
+/// Whether a result in `link`, which is one of the step's, is written while inputs may still
+/// be read.
 pub(super) fn writes_early(code: &Code, block: Block, step: Step, link: &Link) -> bool {
     let Op::Inst { inst, values } = code.op(block, step) else {
-        return false;
+        unreachable!("`links` finds none but those of instructions");
     };
     let operands = code.function.operands(*inst).iter().zip(values);
     let mut early = operands.filter(|(o, _)| o.role == Role::EarlyDef);

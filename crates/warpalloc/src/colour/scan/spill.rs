@@ -353,7 +353,8 @@ impl Spiller<'_> {
                 }
                 Role::UseDef => {}
                 Role::Def => after.add(shape),
-                Role::EarlyDef => return false,
+                // An instruction that writes early is not free, and inserted code never does.
+                Role::EarlyDef => unreachable!("what writes early is constrained"),
             }
         }
         after.fits(whole)

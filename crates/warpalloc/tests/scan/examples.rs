@@ -523,3 +523,70 @@ fn a_seat_keeps_away_from_registers_half_of_which_wait_for_others() {
     assert_eq!(outcome.registers(1), ["R4"]);
     assert_eq!(outcome.moves(), 0);
 }
+
+/// `v0` and the pair `v2` leave to make room for the pair `v5`, which takes the registers of
+/// `v2` and leaves that of `v0` alone.
+#[test]
+fn a_register_that_still_holds_what_left_it_is_not_reloaded() {
+    let outcome = scan(
+        6,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            v2:r64 = c : read
+            v3:r32 = d : read
+            v4:r32 = e : read
+            v5:r64 = f : read
+            use v5 : write
+            use v1 : write
+            use v3 : write
+            use v4 : write
+            use v2 : write
+            use v0 : write
+            exit : exit",
+    );
+    assert_eq!(outcome.registers(0), outcome.registers(11));
+    assert_eq!((outcome.stores(), outcome.reloads()), (2, 1));
+}
+
+/// `v1` could stay in `R1`, which is the only register for `v0`.
+#[test]
+fn a_seat_leaves_the_only_register_of_another() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            use v1 not {R3}, v0 not {R0, R2, R3} : write
+            exit : exit",
+    );
+    assert_eq!(outcome.registers(2), ["R0", "R1"]);
+}
+
+/// `v6` and `v7` change places, and `v8` takes a copy of what `v6` had, while the loop has
+/// registers for what it reads only.
+#[test]
+fn parameters_that_change_places_in_memory_are_set_aside_once() {
+    let outcome = scan(
+        4,
+        "block0:
+            v0:r32 = a : read
+            v1:r32 = b : read
+            v2:r32 = c : read
+            v3:r32 = d : read
+            v4:r32 = e : read
+            v5:r32 = f : read
+            v9:r32 = g : read
+            bra -> block1(v4, v5, v9)
+        block1(v6:r32, v7:r32, v8:r32):
+            use v0, v1, v2, v3 : write
+            v10:r32 = h : read
+            use v10 : write
+            brp -> block1(v7, v6, v6), block2
+        block2:
+            use v6, v7, v8 : write
+            exit : exit",
+    );
+    // What v6 and v7 had goes aside, then all three are filled, and v3 comes back.
+    assert_eq!(outcome.edits_in(1), 2 * 2 + 3 * 2 + 1);
+}

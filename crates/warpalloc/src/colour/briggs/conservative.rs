@@ -171,14 +171,15 @@ mod tests {
         assert!(is_significant(15, 15, 1.0));
     }
 
-    /// What is said of a merge of `to` and `from`, which starts `distance` units after it, on
-    /// eight registers; `merged` are one already, and values may start `only` there.
-    fn verdict(
+    /// What `ask` says of a merge of `to` and `from`, which starts `distance` units after it,
+    /// on eight registers; `merged` are one already, and values may start `only` there.
+    fn asked<T>(
         body: &str,
         only: &[(usize, std::ops::Range<usize>)],
         merged: &[(usize, usize, i32)],
         (to, from, distance): (usize, usize, i32),
-    ) -> Verdict {
+        ask: impl FnOnce(&mut Simplifier, &Joint) -> T,
+    ) -> T {
         let restrict = |bodies: &mut Bodies| {
             for (value, starts) in only {
                 let id = bodies.of(Value::new(*value)).unwrap();
@@ -190,7 +191,7 @@ mod tests {
             coalescing_factor: Fraction::percent(100),
             ..BriggsOptions::default()
         };
-        let mut verdict = None;
+        let mut answer = None;
         with_graph(8, body, restrict, |mut graph, _, _| {
             let joint = |graph: &Graph, to, from, distance| {
                 let [to, from] = [to, from].map(Value::new);
@@ -203,9 +204,39 @@ mod tests {
             graph.count_degrees();
             let joint = joint(&graph, to, from, distance);
             let moves = PrimaryMap::new();
-            verdict = Some(Simplifier::new(graph, &moves, &options).judge(&joint));
+            let mut simplifier = Simplifier::new(graph, &moves, &options);
+            answer = Some(ask(&mut simplifier, &joint));
         });
-        verdict.unwrap()
+        answer.unwrap()
+    }
+
+    fn verdict(
+        body: &str,
+        only: &[(usize, std::ops::Range<usize>)],
+        merged: &[(usize, usize, i32)],
+        ends: (usize, usize, i32),
+    ) -> Verdict {
+        asked(body, only, merged, ends, |simplifier, joint| {
+            simplifier.judge(joint)
+        })
+    }
+
+    /// Two pinned values take turns in R4 whether they are merged or not, so that the merge
+    /// takes nothing from their neighbours. One with a value that could go elsewhere may.
+    #[test]
+    fn values_that_share_their_only_register_merge_without_a_test() {
+        let body = "
+            v0:r32.pinned @ R4 = load : read
+            v1:r32.pinned @ R4 = mov v0 : copy
+            v2:r32 = mov v1 : copy
+            store v2 : write";
+        let needs_test = |ends| {
+            asked(body, &[], &[], ends, |simplifier, joint| {
+                simplifier.needs_test(joint)
+            })
+        };
+        assert!(!needs_test((1, 0, 0)));
+        assert!(needs_test((2, 1, 0)));
     }
 
     /// Nine values are live at once, more than Briggs's test allows. Side by side, two of them

@@ -299,14 +299,15 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Whether the file is too small somewhere for what `value` takes between its operands.
+    /// Whether the file is too small somewhere for what `value` takes between its operands. A
+    /// value in memory takes nothing, but no step back ends there: selection spills a value
+    /// once, and [`complete`](Self::complete) takes only values out that have a seat.
     fn exceeds(&self, value: Value) -> bool {
-        let Some((file, _)) = self.seat(value) else {
-            return false;
-        };
-        let (units, limit) = (self.pressure.of(file), self.limit(file));
-        let mut freed = self.pressure.freed(value);
-        freed.any(|run| units[run].iter().any(|&at| at > limit))
+        self.seat(value).is_some_and(|(file, _)| {
+            let (units, limit) = (self.pressure.of(file), self.limit(file));
+            let mut freed = self.pressure.freed(value);
+            freed.any(|run| units[run].iter().any(|&at| at > limit))
+        })
     }
 }
 

@@ -57,7 +57,8 @@ pub(crate) trait Colourer {
 
     /// Colours `problem` within the budget of `target`, which may be smaller than the
     /// problem's own. A verdict to spill lists the values that found no register, and
-    /// nothing else: the caller has a colouring to return to.
+    /// nothing else: the caller has a colouring to return to. Reloads among them are cut up
+    /// again where rounds spill eagerly; a colourer that never does may be stuck instead.
     fn recolour(
         &mut self,
         problem: &Problem,

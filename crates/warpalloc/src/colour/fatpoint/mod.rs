@@ -51,7 +51,7 @@ use crate::error::Error;
 use crate::frame::spill_space;
 use crate::ir::{LiveRanges, Value, read_together};
 use crate::options::Options;
-use crate::spill::{SpillChoice, SpillPolicy};
+use crate::spill::SpillPolicy;
 use crate::stats::{Clock, Stats};
 use crate::target::Target;
 use affinity::{Affinity, affinities};
@@ -106,15 +106,10 @@ impl Colourer for Fatpoint {
         stats: &mut Stats,
     ) -> Result<Verdict, Error> {
         let placed = best_trial(problem, target, None, Joins::All, stats);
-        let without = placed.failed.iter().flat_map(|&cluster| {
-            let members = &placed.clusters.info(cluster).members;
-            members.iter().map(|m| m.value)
-        });
-        let mut values: Vec<Value> = without.collect();
-        values.sort_unstable();
-        Ok(match values.is_empty() {
+        // Rounds join reloads as they spill, so nobody would spill what found no register.
+        Ok(match placed.failed.is_empty() {
             true => Verdict::Coloured(placed.colours),
-            false => Verdict::Spill(SpillChoice::exactly(values)),
+            false => Verdict::Stuck,
         })
     }
 

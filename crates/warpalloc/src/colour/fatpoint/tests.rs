@@ -1,16 +1,16 @@
 //! Mechanisms of the allocator that take more than one file.
 
 use super::assign::Scene;
-use super::{affinity, cluster, coalesce, mac};
+use super::{Placed, affinity, cluster, coalesce, mac, part};
 use crate::allocation::{Allocation, Space};
 use crate::analysis::Liveness;
 use crate::check::check;
-use crate::colour::Problem;
+use crate::colour::{Colours, Problem};
 use crate::cycles::AddedCycles;
 use crate::error::Error;
 use crate::function::{Builder, Clobbers, Effect, Function, Inst, Kind, VReg};
 use crate::generate::{self, Rng, Shape};
-use crate::ir::{Facts, LiveRanges, Program};
+use crate::ir::{Facts, LiveRanges, Program, Value};
 use crate::options::knobs::KNOBS;
 use crate::options::{HoistPolicy, Kind as Values, Knobs, Options, Strategy};
 use crate::passes::hoist::hoist_invariants;
@@ -52,6 +52,47 @@ pub(super) fn with_scene(text: &str, check: impl FnOnce(Scene, cluster::Clusters
             scratch: problem.scratch,
         };
         check(scene, clusters);
+    });
+}
+
+/// Of two registers, R0 is cheapest to clear for `v2`, as `v0` is read less often than `v1`.
+/// Without `v0` it is free for `v4` too, so that `v3` in R1 may be joined, cheap as it is.
+#[test]
+fn what_is_kept_apart_for_one_value_makes_room_for_the_next() {
+    let text = "target hardware sm_90 R=2
+        kernel f {
+        block0:
+            v0:r32 = load : read
+            v1:r32 = load : read
+            v2:r32 = load : read
+            store v1, v1, v1 : write
+            store v2, v2, v2, v2 : write
+            v3:r32 = load : read
+            v4:r32 = load : read
+            store v0, v0 : write
+            store v3 : write
+            store v4, v4, v4, v4 : write
+            exit : exit write
+        }";
+    with_problem(text, &[], |problem| {
+        let ranges = problem.ranges(&mut Stats::default());
+        let clusters =
+            cluster::Clusters::new(&problem.program, ranges, problem.target.files().len());
+        let of = |number| clusters.of(Value::new(number)).unwrap();
+        let failed = vec![of(2), of(4)];
+        let mut colours = Colours::new();
+        for (value, unit) in [(0, 0), (1, 1), (3, 1)] {
+            colours[Value::new(value)] = Some(PReg::new(File::R, unit));
+        }
+        let placed = Placed {
+            clusters,
+            colours,
+            failed,
+        };
+        let mut apart = EntitySet::new();
+        part(problem, ranges, &placed, &mut apart);
+        let apart: Vec<Value> = apart.iter().collect();
+        assert_eq!(apart, [0, 2, 4].map(Value::new));
     });
 }
 

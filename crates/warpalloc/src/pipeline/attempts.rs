@@ -15,7 +15,7 @@ pub(super) struct Candidate {
     pub(super) allocation: Allocation,
     attempt: Attempt,
     /// Cycles that it adds to one run of the function.
-    cycles: f64,
+    pub(super) cycles: f64,
 }
 
 impl Candidate {
@@ -25,6 +25,16 @@ impl Candidate {
         let stats = &self.allocation.stats;
         let is_cheap = stats.edits.stores + stats.edits.reloads == 0 && !stats.fell_back;
         !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
+    }
+
+    /// Whether `other` may be cheaper, and is worth its time.
+    fn may_lose_to(&self, other: &Attempt, function: &Function) -> bool {
+        if other.keeps_joins {
+            // In a loop the copies of joins that were given up may cost more than spills.
+            let is_parted = self.allocation.stats.undone > 0;
+            return is_parted && function.inst_count() <= MAX_INSTS_TO_COMPARE;
+        }
+        self.is_improvable(function)
     }
 
     /// What candidates are compared by: whether they fell back, and cycles.
@@ -136,15 +146,15 @@ impl<'a> Pipeline<'a> {
         others: &[Attempt],
         colourer: &mut dyn Colourer,
     ) -> Result<Allocation, Error> {
-        if best.is_improvable(self.function) {
-            for &other in others {
-                if other.is_wanted(&base.problem) {
-                    let other = Attempt {
-                        hoist: best.attempt.hoist,
-                        ..other
-                    };
-                    best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
-                }
+        let may_win = |other: &&Attempt| best.may_lose_to(other, self.function);
+        let others: Vec<&Attempt> = others.iter().filter(may_win).collect();
+        for other in others {
+            if other.is_wanted(&base.problem) {
+                let other = Attempt {
+                    hoist: best.attempt.hoist,
+                    ..*other
+                };
+                best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
             }
         }
         Ok(best.allocation)

@@ -196,3 +196,41 @@ fn values_live_through_calls_are_counted() {
         assert_eq!(allocation.stats.live_through_calls, 1, "{strategy}");
     }
 }
+
+/// In a loop the copies of joins that were given up may cost more than spills outside of it.
+#[test]
+fn joins_are_kept_where_their_copies_cost_more_than_spills() {
+    let options = Options {
+        schedule: false,
+        ..Options::with_strategy(Strategy::Fatpoint)
+    };
+    let scratch = Scratch::default();
+    let mut rng = Rng::new(1);
+    let (mut parted, mut joined) = (0, 0);
+    for seed in 0..3_000 {
+        let shape = Shape {
+            blocks: 12,
+            loop_depth: 3,
+            params: true,
+            ..Shape::straight(60)
+        };
+        let budget = 6 + rng.below(8);
+        let target = Target::hardware(90).unwrap().with_budget(File::R, budget);
+        let function = generate::function(&shape, &target, &mut rng);
+        let liveness = Liveness::compute(&function);
+        let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
+        let colourer = &mut *colour::colourer(&options);
+        let base = pipeline.prepare(true).unwrap();
+        let first = pipeline.attempt(&base, Attempt::default(), colourer);
+        let first = first.unwrap();
+        if first.allocation.stats.undone == 0 {
+            continue;
+        }
+        let kept = pipeline.run(colourer).unwrap();
+        let cycles = AddedCycles::of(&function, &target).net(&kept);
+        assert!(cycles <= first.cycles, "at {seed}");
+        parted += 1;
+        joined += (cycles < first.cycles) as u32;
+    }
+    assert!(joined > 0 && joined < parted);
+}

@@ -72,6 +72,8 @@ const PARTINGS: u32 = 4;
 /// Placement by program points.
 #[derive(Default)]
 pub(crate) struct Fatpoint {
+    /// No join is given up so that nothing need be spilled.
+    keeps_joins: bool,
     /// Rounds that ended in spilling.
     failures: usize,
     /// Clusters that rounds left without a register.
@@ -86,8 +88,11 @@ struct Placed {
 }
 
 impl Colourer for Fatpoint {
-    fn begin(&mut self, _: Attempt) {
-        *self = Fatpoint::default();
+    fn begin(&mut self, attempt: Attempt) {
+        *self = Fatpoint {
+            keeps_joins: attempt.keeps_joins,
+            ..Fatpoint::default()
+        };
     }
 
     fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
@@ -130,7 +135,7 @@ impl Fatpoint {
     fn place(&mut self, problem: &Problem, target: &Target, stats: &mut Stats) -> Verdict {
         let is_first = self.failures == 0;
         let costs = (!is_first).then(|| costs(problem));
-        let joins = match is_first {
+        let joins = match is_first && !self.keeps_joins {
             true => Joins::AsFit,
             false => Joins::All,
         };
@@ -165,7 +170,7 @@ enum Joins {
     /// Those that coalescing allows.
     All,
     /// Fewer of them where something finds no register, down to none: pressure is within the
-    /// budget, and a copy is cheaper than a spill.
+    /// budget, and a copy is usually cheaper than a spill.
     AsFit,
 }
 
@@ -224,6 +229,7 @@ fn best_trial(
         }
         let placed = run(Trial::ProgramOrder, &apart);
         if placed.failed.is_empty() {
+            stats.undone += apart.iter().count() as u32;
             return placed;
         }
         last = Some(placed);

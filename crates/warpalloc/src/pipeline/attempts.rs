@@ -29,12 +29,20 @@ impl Candidate {
 
     /// Whether `other` may be cheaper, and is worth its time.
     fn may_lose_to(&self, other: &Attempt, function: &Function) -> bool {
-        if other.keeps_joins {
-            // In a loop the copies of joins that were given up may cost more than spills.
-            let is_parted = self.allocation.stats.undone > 0;
-            return is_parted && function.inst_count() <= MAX_INSTS_TO_COMPARE;
+        let is_parted = self.allocation.stats.undone > 0;
+        match other.keeps_joins {
+            true => is_parted && function.inst_count() <= MAX_INSTS_TO_COMPARE,
+            false => self.is_improvable(function),
         }
-        self.is_improvable(function)
+    }
+
+    /// Cycles that `other` must save to be kept. In a loop the copies of joins that were given
+    /// up may cost far more than spills, but a frame has a price that cycles do not tell.
+    fn margin_of(&self, other: &Attempt) -> f64 {
+        match other.keeps_joins {
+            true => self.cycles / 2.0,
+            false => other.margin,
+        }
     }
 
     /// What candidates are compared by: whether they fell back, and cycles.
@@ -154,7 +162,8 @@ impl<'a> Pipeline<'a> {
                     hoist: best.attempt.hoist,
                     ..*other
                 };
-                best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
+                let margin = best.margin_of(&other);
+                best = best.or_cheaper(self.attempt(base, other, colourer), margin);
             }
         }
         Ok(best.allocation)

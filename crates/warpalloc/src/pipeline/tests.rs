@@ -199,7 +199,7 @@ fn values_live_through_calls_are_counted() {
 
 /// In a loop the copies of joins that were given up may cost more than spills outside of it.
 #[test]
-fn joins_are_kept_where_their_copies_cost_more_than_spills() {
+fn joins_are_kept_where_their_copies_cost_twice_as_much_as_spills() {
     let options = Options {
         schedule: false,
         ..Options::with_strategy(Strategy::Fatpoint)
@@ -228,9 +228,10 @@ fn joins_are_kept_where_their_copies_cost_more_than_spills() {
         }
         let kept = pipeline.run(colourer).unwrap();
         let cycles = AddedCycles::of(&function, &target).net(&kept);
-        assert!(cycles <= first.cycles, "at {seed}");
+        let is_kept = kept.stats.undone == 0;
+        assert!(!is_kept || cycles < first.cycles / 2.0, "at {seed}");
         parted += 1;
-        joined += (cycles < first.cycles) as u32;
+        joined += is_kept as u32;
     }
     assert!(joined > 0 && joined < parted);
 }

@@ -29,9 +29,8 @@ impl Candidate {
 
     /// Whether `other` may be cheaper, and is worth its time.
     fn may_lose_to(&self, other: &Attempt, function: &Function) -> bool {
-        let is_parted = self.allocation.stats.undone > 0;
         match other.keeps_joins {
-            true => is_parted && function.inst_count() <= MAX_INSTS_TO_COMPARE,
+            true => self.allocation.stats.undone > 0,
             false => self.is_improvable(function),
         }
     }

@@ -7,7 +7,8 @@ All mutants are built at once, in a copy of HEAD or --at another commit under FO
 switch that the variable MUTANT turns at run time. Those that do not build are taken out, lines that no test
 reaches are counted apart, and the tests that reach a mutant run with it, for all of them or a random sample of --count.
 Campaigns over random functions are left out, as in mutants.py, which breaks rules that have a name. A mutant that no test
-notices is a survivor, unless mutate_equivalent.txt says why it changes no result: exits with 1 where there is one.
+notices is a survivor, unless mutate_equivalent.txt says why it changes no result: exits with 1 where there is one, or one
+that no test reaches.
 
 With --hunt each survivor is held against as many random functions of fixed seeds; those that together show most are printed,
 for tests/tables/chosen.txt, and of the survivors that none shows it is said.

@@ -9,7 +9,8 @@
 //! Joining is optimistic. A cluster that then finds no register falls apart again
 //! (after Park and Moon, TOPLAS 2004). Its parts may find none either, where other clusters stand
 //! in their way; before anything is spilled, values are placed again with fewer joins, and
-//! in the end with none.
+//! in the end with none. Where the copies that this leaves are dear, another attempt keeps the
+//! joins.
 
 use super::affinity::Affinity;
 use super::cluster::{Cluster, ClusterInfo, Clusters};

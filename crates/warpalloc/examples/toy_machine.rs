@@ -10,10 +10,9 @@
 //! ```
 
 use std::collections::HashMap;
-use warpalloc::allocation::{Allocation, Edit, Frame, SlotAddr, ValuePlace};
+use warpalloc::allocation::{Allocation, Edit, Frame, Label, SlotAddr, Step, ValuePlace};
 use warpalloc::function::{Block, Builder, Effect, Function, VReg};
 use warpalloc::target::{Class, File, Target};
-use warpalloc::walk::{Label, Step};
 use warpalloc::{Options, Strategy, allocate};
 
 /// What an instruction of the client does to its operands, results first.

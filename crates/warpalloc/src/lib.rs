@@ -5,7 +5,7 @@
 //! function with the [`Builder`](function::Builder) from its own instructions and applies
 //! the allocation to them.
 //!
-//! [`function`] and [`target`] are the inputs, [`allocation`] is the result and [`walk`] the code to write; [`options`]
+//! [`function`] and [`target`] are the inputs, [`allocation`] is the result, which a [`Walk`](allocation::Walk) steps through as code to write; [`options`]
 //! choose the strategy and its settings, [`stats`] count what it did, [`analysis`] has the
 //! facts it works with, and [`check`] proves its results. [`text`] reads and writes
 //! functions, so that a bug report is a file. With the feature `testing`, `generate` makes
@@ -37,7 +37,6 @@ pub mod options;
 pub mod stats;
 pub mod target;
 pub mod text;
-pub mod walk;
 
 mod cleanup;
 mod coalesce;

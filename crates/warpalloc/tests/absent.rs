@@ -1,11 +1,10 @@
 //! No call panics on blocks, instructions, values, registers or classes that do not exist: a
 //! builder keeps a fault, which the error names, and a description is empty.
 
-use warpalloc::allocation::{Allocation, Edit, Edits, Point, ValuePlace};
+use warpalloc::allocation::{Allocation, EdgePlace, Edit, Edits, Label, Point, ValuePlace};
 use warpalloc::check::{ValueLabel, check};
 use warpalloc::function::*;
 use warpalloc::target::*;
-use warpalloc::walk::{EdgePlace, Label};
 use warpalloc::{Allocator, Options, allocate, text};
 
 fn no_block() -> Block {

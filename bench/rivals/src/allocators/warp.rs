@@ -3,10 +3,9 @@
 use crate::code::{Code, Item, Place};
 use crate::function::{Func, Kind};
 use anyhow::{Result, anyhow, bail};
-use warpalloc::allocation::{Edit, Frame, SlotAddr, ValuePlace};
+use warpalloc::allocation::{Edit, Frame, Label, SlotAddr, Step, ValuePlace};
 use warpalloc::function::{Block, Builder, Effect, Function, Inst, VReg};
 use warpalloc::target::{Class, File, PReg, Target};
-use warpalloc::walk::{Label, Step};
 use warpalloc::{Allocation, Options, Strategy, allocate};
 
 /// What differs between the rows of the table.

@@ -8,10 +8,9 @@ use crate::lower::{Code, Lowered, Source};
 use crate::opcode::Width;
 use crate::printer::Edits;
 use std::fmt::Write;
-use warpalloc::allocation::{Allocation, SlotAddr, Space};
+use warpalloc::allocation::{Allocation, EdgePlace, SlotAddr, Space};
 use warpalloc::function::{Block, Inst};
 use warpalloc::target::{PReg, Target};
-use warpalloc::walk::EdgePlace;
 
 /// Names per line of a declaration.
 const NAMES_PER_LINE: usize = 12;

@@ -21,10 +21,9 @@ use language::{Expr, Operator, Procedure, Program, Stmt, parse};
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Write;
-use warpalloc::allocation::{Allocation, Edit, Frame, SlotAddr};
+use warpalloc::allocation::{Allocation, Edit, Frame, Label, SlotAddr, Step};
 use warpalloc::function::{Block, Builder, Clobbers, Function, Inst, VReg};
 use warpalloc::target::{Class, File, PReg, Target};
-use warpalloc::walk::{Label, Step};
 use warpalloc::{Options, Strategy, allocate};
 
 /// An instruction of PTX: its text, with `{0}`, `{1}` and so on for the operands and `{->0}`

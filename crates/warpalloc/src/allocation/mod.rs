@@ -4,6 +4,10 @@
 //! in [`Allocation::deleted`], each operand in its register, with the edits of each
 //! [`Point`] executed in order at that point.
 
+mod walk;
+
+pub use walk::{EdgePlace, Label, Step, Walk};
+
 use crate::function::{Block, Function, Inst};
 use crate::stats::{EditCounts, Stats};
 pub use crate::target::Space;

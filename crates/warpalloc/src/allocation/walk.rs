@@ -12,9 +12,9 @@
 //! - in a block of their own otherwise, which ends with a jump to the successor: the edge is
 //!   critical.
 //!
-//! [point]: crate::allocation::Point
+//! [point]: super::Point
 
-use crate::allocation::{Allocation, Edit, OperandPlaces};
+use super::{Allocation, Edit, OperandPlaces};
 use crate::function::{Block, Clobbers, Function, Inst, Kind};
 
 /// The next thing to write.
@@ -78,7 +78,7 @@ impl Allocation {
     /// use warpalloc::allocation::ValuePlace;
     /// use warpalloc::function::{Builder, Effect};
     /// use warpalloc::target::{Class, Target};
-    /// use warpalloc::walk::Step;
+    /// use warpalloc::allocation::Step;
     /// use warpalloc::{Options, allocate};
     ///
     /// let mut b = Builder::new("double");
@@ -204,8 +204,7 @@ impl<'a> Walk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocation::Edits;
-    use crate::allocation::Point;
+    use crate::allocation::{Edits, Point};
     use crate::target::{File, PReg, Target};
     use crate::{Options, allocate, text};
 

@@ -1,5 +1,4 @@
-//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`, what
-//! under a cap in `alloc_capped`, and what to their spills in `alloc_spills`.
+//! `warpalloc alloc`: PTX in, allocated PTX out. What it does to cubins is in `alloc_cubin`.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,9 +18,8 @@ use warpalloc_ptx::module::{
     FunctionReport, ModuleOptions, ModuleResult, Outcome, PtxError, SpillSpace, allocate_module,
 };
 
-use crate::alloc_capped;
 use crate::alloc_cubin;
-use crate::alloc_spills::{self, SpillFlags};
+use crate::alloc_cubin::spills::SpillFlags;
 use crate::best::{self, Chooser, Chosen, Launch, MeasureArgs, WhichPtxas};
 use crate::files::{self, Input};
 use crate::flags::{ColouringFlags, PhaseFlags};
@@ -223,14 +221,14 @@ pub fn run(mut args: AllocArgs) -> anyhow::Result<()> {
     // Files and their functions share these threads.
     let jobs = args.jobs.take();
     if args.maxnreg.is_some() && alloc_cubin::are_cubins(&args.input)? {
-        return alloc_capped::run(&args, &outputs(&args)?);
+        return alloc_cubin::cap::run(&args, &outputs(&args)?);
     }
     if args.cubin_spills.is_asked_for() {
-        return alloc_spills::run(&args, &outputs(&args)?);
+        return alloc_cubin::spills::run(&args, &outputs(&args)?);
     }
     let allocator = Allocator::new(&args)?;
     if alloc_cubin::are_cubins(&args.input)? {
-        return alloc_cubin::run(&args, &outputs(&args)?);
+        return alloc_cubin::recolour::run(&args, &outputs(&args)?);
     }
     alloc_cubin::refuse_flags(&args)?;
     for message in allocator.idle_knobs(&args) {

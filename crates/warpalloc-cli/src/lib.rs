@@ -7,15 +7,12 @@
 pub mod call;
 
 mod alloc;
-mod alloc_capped;
 mod alloc_cubin;
-mod alloc_spills;
 mod assembled;
 mod assembler;
 mod best;
 mod check;
 mod compare;
-mod cubin_files;
 mod explain;
 mod files;
 mod flags;

@@ -1,66 +1,24 @@
-//! `warpalloc alloc` for cubins: other registers for the values of each kernel, so that fewer do.
+//! `warpalloc alloc X.cubin`: other registers for the values of each kernel, so that fewer do.
 
-use std::fmt::Write;
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, Occupancy, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_sass::object::{Cubin, Format, Function, demangle};
+use warpalloc_sass::object::{Cubin, Function};
 use warpalloc_sass::recolour::{
     Goal, Outcome, RecolourError, RecolourOptions, Recoloured, recolour_cubin,
 };
 
+use super::files::{self, Rewritten, Row};
+use crate::UsageError;
 use crate::alloc::{AllocArgs, Regalloc};
-use crate::cubin_files::{self, Rewritten};
 use crate::occupancy::answer_json;
-use crate::{UsageError, files};
-
-/// Whether the inputs are cubins; a mixture of cubins and other files is refused.
-pub fn are_cubins(inputs: &[PathBuf]) -> anyhow::Result<bool> {
-    let mut cubins = Vec::new();
-    // Standard input can be read but once, and is PTX.
-    for path in inputs.iter().filter(|path| !files::is_dash(path)) {
-        if is_cubin(path) {
-            cubins.push(path);
-        }
-    }
-    if let Some(cubin) = cubins.first()
-        && cubins.len() < inputs.len()
-    {
-        let told = cubin.display();
-        return Err(UsageError(format!("{told} is a cubin, and other inputs are none")).into());
-    }
-    Ok(!cubins.is_empty())
-}
-
-/// A file that can't be read is none; reading it will say why.
-fn is_cubin(path: &Path) -> bool {
-    let mut start = [0; 20];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && Format::detect(&start) == Some(Format::Cubin)
-}
-
-/// Refuses flags that mean something for cubins only.
-pub fn refuse_flags(args: &AllocArgs) -> Result<(), UsageError> {
-    match args.fewest || args.shuffle_registers.is_some() {
-        true => Err(UsageError("--fewest is for cubins".to_owned())),
-        false => Ok(()),
-    }
-}
 
 /// Refuses flags that mean nothing for cubins.
 fn options(args: &AllocArgs) -> Result<RecolourOptions, UsageError> {
-    let idle = [
-        ("--occupancy-target", args.occupancy_target.is_some()),
-        ("--preset", args.preset.is_some()),
-        ("--sm", args.sm.is_some()),
-        ("--promote-local", args.promote_local),
-    ];
-    if let Some((flag, _)) = idle.iter().find(|(_, is_given)| *is_given) {
+    if let Some(flag) = super::idle_flag(args) {
         return Err(UsageError(format!(
             "{flag} is for PTX; --maxnreg is how many registers a cubin may have"
         )));
@@ -93,15 +51,15 @@ struct Kernel {
 /// Recolours the kernels of cubins.
 pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
     let options = options(args)?;
-    let files = cubin_files::rewrite(args, |cubin, bytes| {
-        let wanted = |function: &Function| cubin_files::is_wanted(args, function.name);
+    let files = files::rewrite(args, |cubin, bytes| {
+        let wanted = |function: &Function| files::is_wanted(args, function.name);
         let (written, outcomes) = recolour_cubin(bytes, &options, wanted)?;
         let kernels = outcomes.into_iter().map(|o| kernel(cubin, o, args.block));
         Ok((written, kernels.collect()))
     })?;
     let mut kernels = files.iter().flat_map(|file| &file.kernels);
     let is_refused = args.strict && kernels.any(|kernel| kernel.result.is_err());
-    cubin_files::finish(outputs, &files, is_refused, || tell(args, &files))
+    files::finish(outputs, &files, is_refused, || tell(args, &files))
 }
 
 fn kernel(cubin: &Cubin, outcome: Outcome, block: Option<u32>) -> Kernel {
@@ -133,41 +91,28 @@ fn tell(args: &AllocArgs, files: &[Rewritten<Kernel>]) -> anyhow::Result<()> {
         for kernel in kernels {
             if let Err(error) = &kernel.result {
                 let message = format!("{file}: `{}` stays as it is: {error}", kernel.name);
-                cubin_files::complain(&message, false);
+                files::complain(&message, false);
             }
         }
     }
-    let as_json = || cubin_files::as_json(files, kernel_json);
-    cubin_files::show(args, || as_text(files), as_json)
+    let as_json = || files::as_json(files, kernel_json);
+    files::show(args, || as_text(files), as_json)
 }
 
 fn as_text(files: &[Rewritten<Kernel>]) -> String {
-    let mut out = String::new();
-    for Rewritten { file, kernels, .. } in files {
-        // Writing to a string does not fail.
-        let _ = writeln!(out, "{file}");
-        let _ = writeln!(out, "  registers  fewest  warps     block  kernel");
-        for kernel in kernels {
-            let name = demangle(&kernel.name);
-            let name = name.as_ref().unwrap_or(&kernel.name);
+    let heading = "registers  fewest  warps     block  kernel";
+    files::as_text(files, heading, |kernel| Row {
+        name: &kernel.name,
+        columns: kernel.result.as_ref().map(|done| {
             let known = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
             let block = known(kernel.block_threads.map(|threads| threads.to_string()));
-            let _ = match &kernel.result {
-                Ok(done) => {
-                    let registers = change(done.registers_before, done.registers_after);
-                    let warps = kernel.occupancy.as_ref();
-                    let warps = known(warps.map(|(a, b)| change(a.warps, b.warps)));
-                    let fewest = done.fewest;
-                    writeln!(
-                        out,
-                        "  {registers:<9}  {fewest:>6}  {warps:<8}  {block:>5}  {name}"
-                    )
-                }
-                Err(error) => writeln!(out, "  as it was: {name}: {error}"),
-            };
-        }
-    }
-    out
+            let registers = change(done.registers_before, done.registers_after);
+            let warps = kernel.occupancy.as_ref();
+            let warps = known(warps.map(|(a, b)| change(a.warps, b.warps)));
+            let fewest = done.fewest;
+            format!("{registers:<9}  {fewest:>6}  {warps:<8}  {block:>5}")
+        }),
+    })
 }
 
 fn change(before: u32, after: u32) -> String {
@@ -178,7 +123,7 @@ fn change(before: u32, after: u32) -> String {
 }
 
 fn kernel_json(kernel: &Kernel) -> Value {
-    let mut value = cubin_files::kernel_json(&kernel.name, &kernel.result, |done, value| {
+    let mut value = files::kernel_json(&kernel.name, &kernel.result, |done, value| {
         value["registers_before"] = done.registers_before.into();
         value["registers_after"] = done.registers_after.into();
         value["fewest"] = done.fewest.into();
@@ -186,7 +131,7 @@ fn kernel_json(kernel: &Kernel) -> Value {
         value["values"] = done.values.into();
         value["moved"] = done.moved.into();
         value["kept_banks"] = done.kept_banks.into();
-        value["added"] = cubin_files::added_json(&done.added);
+        value["added"] = files::added_json(&done.added);
         if let Some((before, after)) = &kernel.occupancy {
             value["occupancy_before"] = answer_json(before);
             value["occupancy_after"] = answer_json(after);

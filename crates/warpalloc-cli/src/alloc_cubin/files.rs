@@ -1,7 +1,7 @@
 //! What the commands that write cubins anew have in common: which kernels are asked for, what is
 //! written, and how it is told.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 use std::fs;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use warpalloc_sass::recolour::Added;
 
 use crate::alloc::AllocArgs;
 use crate::report::{self, SCHEMA};
-use crate::{Silent, UsageError, files, output};
+use crate::{Silent, UsageError, output};
 
 /// A cubin written anew, and what became of its kernels.
 pub struct Rewritten<K> {
@@ -88,7 +88,7 @@ pub fn finish<K>(
 ) -> anyhow::Result<()> {
     if !is_refused {
         for (output, file) in outputs.iter().zip(files) {
-            files::write(output, &file.bytes)?;
+            crate::files::write(output, &file.bytes)?;
         }
     }
     tell()?;
@@ -117,13 +117,43 @@ pub fn show(
         Some(report::Format::Text) => as_text(),
         None => return Ok(()),
     };
-    match files::is_standard_output(&args.output) {
+    match crate::files::is_standard_output(&args.output) {
         true => {
             eprint!("{text}");
             Ok(())
         }
         false => output::print(&text),
     }
+}
+
+/// A line of the report as text.
+pub struct Row<'a, E> {
+    /// The kernel's mangled name.
+    pub name: &'a str,
+    /// What stands before the name, or why the kernel stays as it was.
+    pub columns: Result<String, &'a E>,
+}
+
+/// The report as text, with a line per kernel below `heading`.
+pub fn as_text<'a, K, E: Display + 'a>(
+    files: &'a [Rewritten<K>],
+    heading: &str,
+    row: impl Fn(&'a K) -> Row<'a, E>,
+) -> String {
+    let mut out = String::new();
+    for Rewritten { file, kernels, .. } in files {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{file}\n  {heading}");
+        for Row { name, columns } in kernels.iter().map(&row) {
+            let demangled = demangle(name);
+            let name = demangled.as_deref().unwrap_or(name);
+            let _ = match columns {
+                Ok(columns) => writeln!(out, "  {columns}  {name}"),
+                Err(reason) => writeln!(out, "  as it was: {name}: {reason}"),
+            };
+        }
+    }
+    out
 }
 
 /// The report as JSON, with an object per kernel.

@@ -1,17 +1,15 @@
 //! `warpalloc alloc X.cubin --spills shared`: ptxas's spills from local to shared memory, in place.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use warpalloc::allocation::Space;
-use warpalloc_sass::object::demangle;
 use warpalloc_sass::spills::{Conversion, Options, Refusal, spills_to_shared};
 
+use super::files::{self, Rewritten, Row};
 use crate::UsageError;
 use crate::alloc::AllocArgs;
-use crate::cubin_files::{self, Rewritten};
 
 /// Flags for the spills of a cubin.
 #[derive(Args, Debug)]
@@ -56,7 +54,7 @@ impl SpillFlags {
     }
 }
 
-type Kernel = cubin_files::Kernel<Conversion, Refusal>;
+type Kernel = files::Kernel<Conversion, Refusal>;
 
 /// Why something stays in local memory that should not.
 fn refusal(kernel: &Kernel) -> Option<&Refusal> {
@@ -75,19 +73,15 @@ pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
     options.dynamic_shared = args.cubin_spills.dynamic_shared;
     options.force = args.cubin_spills.force;
     options.partial = args.cubin_spills.partial;
-    let files = cubin_files::rewrite(args, |cubin, bytes| {
+    let files = files::rewrite(args, |cubin, bytes| {
         let convert = |bytes: &[u8], name: &str| spills_to_shared(bytes, name, &options);
-        Ok(cubin_files::one_by_one(
-            args,
-            cubin,
-            bytes,
-            convert,
-            |done| Some(&done.bytes),
-        ))
+        Ok(files::one_by_one(args, cubin, bytes, convert, |done| {
+            Some(&done.bytes)
+        }))
     })?;
     let mut kernels = files.iter().flat_map(|file| &file.kernels);
     let is_refused = args.strict && kernels.any(|kernel| refusal(kernel).is_some());
-    cubin_files::finish(outputs, &files, is_refused, || {
+    files::finish(outputs, &files, is_refused, || {
         tell(args, &files, is_refused)
     })
 }
@@ -97,42 +91,29 @@ fn tell(args: &AllocArgs, files: &[Rewritten<Kernel>], failed: bool) -> anyhow::
         for kernel in kernels {
             if let Some(reason) = refusal(kernel) {
                 let message = format!("{file}: `{}` keeps its spills: {reason}", kernel.name);
-                cubin_files::complain(&message, failed);
+                files::complain(&message, failed);
             }
         }
     }
-    let as_json = || cubin_files::as_json(files, kernel_json);
-    cubin_files::show(args, || as_text(files), as_json)
+    let as_json = || files::as_json(files, kernel_json);
+    files::show(args, || as_text(files), as_json)
 }
 
 fn as_text(files: &[Rewritten<Kernel>]) -> String {
-    let mut out = String::new();
-    for Rewritten { file, kernels, .. } in files {
-        // Writing to a string does not fail.
-        let _ = writeln!(out, "{file}");
-        let _ = writeln!(out, "  moved   kept  shared bytes     blocks    kernel");
-        for kernel in kernels {
-            let name = demangle(&kernel.name);
-            let name = name.as_ref().unwrap_or(&kernel.name);
-            let _ = match &kernel.result {
-                Ok(done) => {
-                    let shared = format!("{} > {}", done.shared_before, done.shared_after);
-                    let blocks = format!("{} > {}", done.blocks_before, done.blocks_after);
-                    let (moved, kept) = (done.moved, done.kept);
-                    writeln!(
-                        out,
-                        "  {moved:>5}  {kept:>5}  {shared:<15}  {blocks:<8}  {name}"
-                    )
-                }
-                Err(reason) => writeln!(out, "  as it was: {name}: {reason}"),
-            };
-        }
-    }
-    out
+    let heading = "moved   kept  shared bytes     blocks    kernel";
+    files::as_text(files, heading, |kernel| Row {
+        name: &kernel.name,
+        columns: kernel.result.as_ref().map(|done| {
+            let shared = format!("{} > {}", done.shared_before, done.shared_after);
+            let blocks = format!("{} > {}", done.blocks_before, done.blocks_after);
+            let (moved, kept) = (done.moved, done.kept);
+            format!("{moved:>5}  {kept:>5}  {shared:<15}  {blocks:<8}")
+        }),
+    })
 }
 
 fn kernel_json(kernel: &Kernel) -> Value {
-    cubin_files::kernel_json(&kernel.name, &kernel.result, |done, value| {
+    files::kernel_json(&kernel.name, &kernel.result, |done, value| {
         value["block_threads"] = done.threads.into();
         value["spills_moved"] = done.moved.into();
         value["spills_kept"] = done.kept.into();

@@ -1,29 +1,25 @@
 //! `warpalloc alloc X.cubin --maxnreg N`: spill code in machine code.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use warpalloc_sass::allocate::{AllocateError, AllocateOptions, Allocated, allocate_kernel};
-use warpalloc_sass::object::demangle;
 
+use super::files::{self, Rewritten, Row};
 use crate::UsageError;
 use crate::alloc::{AllocArgs, Regalloc};
-use crate::cubin_files::{self, Rewritten};
 
-type Kernel = cubin_files::Kernel<Allocated, AllocateError>;
+type Kernel = files::Kernel<Allocated, AllocateError>;
 
 /// Refuses flags that mean nothing for cubins.
 fn options(args: &AllocArgs) -> Result<AllocateOptions, UsageError> {
-    let idle = [
-        ("--occupancy-target", args.occupancy_target.is_some()),
-        ("--preset", args.preset.is_some()),
-        ("--sm", args.sm.is_some()),
-        ("--promote-local", args.promote_local),
+    let recolouring = [
         ("--fewest", args.fewest),
         ("--shuffle-registers", args.shuffle_registers.is_some()),
     ];
-    if let Some((flag, _)) = idle.iter().find(|(_, is_given)| *is_given) {
+    let recolouring = recolouring.iter().find(|(_, is_given)| *is_given);
+    let idle = super::idle_flag(args).or(recolouring.map(|(flag, _)| *flag));
+    if let Some(flag) = idle {
         let message = format!("{flag} does not go with --maxnreg and a cubin");
         return Err(UsageError(message));
     }
@@ -41,19 +37,15 @@ fn options(args: &AllocArgs) -> Result<AllocateOptions, UsageError> {
 /// Allocates the kernels of cubins for so many registers.
 pub fn run(args: &AllocArgs, outputs: &[PathBuf]) -> anyhow::Result<()> {
     let options = options(args)?;
-    let files = cubin_files::rewrite(args, |cubin, bytes| {
+    let files = files::rewrite(args, |cubin, bytes| {
         let allocate = |bytes: &[u8], name: &str| allocate_kernel(bytes, name, &options);
-        Ok(cubin_files::one_by_one(
-            args,
-            cubin,
-            bytes,
-            allocate,
-            |done| done.bytes.as_ref(),
-        ))
+        Ok(files::one_by_one(args, cubin, bytes, allocate, |done| {
+            done.bytes.as_ref()
+        }))
     })?;
     let mut kernels = files.iter().flat_map(|file| &file.kernels);
     let is_refused = args.strict && kernels.any(|kernel| kernel.result.is_err());
-    cubin_files::finish(outputs, &files, is_refused, || {
+    files::finish(outputs, &files, is_refused, || {
         tell(args, &files, is_refused)
     })
 }
@@ -63,53 +55,35 @@ fn tell(args: &AllocArgs, files: &[Rewritten<Kernel>], failed: bool) -> anyhow::
         for kernel in kernels {
             if let Err(reason) = &kernel.result {
                 let message = format!("{file}: `{}` stays as it is: {reason}", kernel.name);
-                cubin_files::complain(&message, failed);
+                files::complain(&message, failed);
             }
         }
     }
-    let as_json = || cubin_files::as_json(files, kernel_json);
-    cubin_files::show(args, || as_text(files), as_json)
+    let as_json = || files::as_json(files, kernel_json);
+    files::show(args, || as_text(files), as_json)
 }
 
 fn as_text(files: &[Rewritten<Kernel>]) -> String {
-    let mut out = String::new();
-    for Rewritten { file, kernels, .. } in files {
-        // Writing to a string does not fail.
-        let _ = writeln!(out, "{file}");
-        let _ = writeln!(
-            out,
-            "  registers  frame  stores  reloads  recomputed  moves  instructions   kernel"
-        );
-        for kernel in kernels {
-            let name = demangle(&kernel.name);
-            let name = name.as_ref().unwrap_or(&kernel.name);
-            let _ = match &kernel.result {
-                Ok(done) => {
-                    let change = |a: usize, b: usize| format!("{a} > {b}");
-                    let registers = change(
-                        done.registers_before as usize,
-                        done.registers_after as usize,
-                    );
-                    let insts = change(done.instructions_before, done.instructions_after);
-                    writeln!(
-                        out,
-                        "  {registers:<9}  {:>5}  {:>6}  {:>7}  {:>10}  {:>5}  {insts:<13}  {name}",
-                        done.frame_bytes,
-                        done.inserted.stores,
-                        done.inserted.reloads,
-                        done.inserted.recomputes,
-                        done.inserted.moves,
-                    )
-                }
-                Err(reason) => writeln!(out, "  as it was: {name}: {reason}"),
-            };
-        }
-    }
-    out
+    let heading = "registers  frame  stores  reloads  recomputed  moves  instructions   kernel";
+    files::as_text(files, heading, |kernel| Row {
+        name: &kernel.name,
+        columns: kernel.result.as_ref().map(|done| {
+            let registers = format!("{} > {}", done.registers_before, done.registers_after);
+            let insts = format!("{} > {}", done.instructions_before, done.instructions_after);
+            format!(
+                "{registers:<9}  {:>5}  {:>6}  {:>7}  {:>10}  {:>5}  {insts:<13}",
+                done.frame_bytes,
+                done.inserted.stores,
+                done.inserted.reloads,
+                done.inserted.recomputes,
+                done.inserted.moves,
+            )
+        }),
+    })
 }
 
 fn kernel_json(kernel: &Kernel) -> Value {
-    cubin_files::kernel_json(&kernel.name, &kernel.result, |done, value| {
+    files::kernel_json(&kernel.name, &kernel.result, |done, value| {
         value["registers_before"] = done.registers_before.into();
         value["registers_after"] = done.registers_after.into();
         value["frame_bytes"] = done.frame_bytes.into();
@@ -120,6 +94,6 @@ fn kernel_json(kernel: &Kernel) -> Value {
         value["moves"] = done.inserted.moves.into();
         value["instructions_before"] = done.instructions_before.into();
         value["instructions_after"] = done.instructions_after.into();
-        value["added"] = cubin_files::added_json(&done.added);
+        value["added"] = files::added_json(&done.added);
     })
 }

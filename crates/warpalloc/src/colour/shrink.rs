@@ -30,7 +30,8 @@ pub(crate) fn shrink<'p, 'a>(
         return coloured;
     }
     let mut clock = Clock::start();
-    let Some(budget) = budget_to_try(problem, liveness, colours) else {
+    let peak = problem.ranges(stats).peak(File::MAIN);
+    let Some(budget) = budget_to_try(problem, liveness, peak, colours) else {
         return coloured;
     };
     let smaller = problem.target.clone().with_budget(File::MAIN, budget);
@@ -47,22 +48,33 @@ pub(crate) fn shrink<'p, 'a>(
     coloured
 }
 
-/// A budget below what `colours` take that is worth a try.
-fn budget_to_try(problem: &Problem, liveness: &Liveness, colours: &Colours) -> Option<usize> {
+/// A budget below what `colours` take that is worth a try; `peak` is the highest pressure.
+fn budget_to_try(
+    problem: &Problem,
+    liveness: &Liveness,
+    peak: usize,
+    colours: &Colours,
+) -> Option<usize> {
     let function = problem.program.function;
     // A callee pays for registers it must preserve, not for those it takes.
     if function.convention() == Convention::Device || !problem.program.slots.is_empty() {
         return None;
     }
-    let granule = problem.target.file(File::MAIN).granule;
-    if granule == 0 {
+    let info = problem.target.file(File::MAIN);
+    if info.granule == 0 {
         return None;
     }
-    let floor = register_floor(function, problem.target, liveness);
-    let hinted = highest(problem, granted(problem, colours), colours);
-    let budget = floor.max(hinted).max(1).next_multiple_of(granule);
     let used = highest(problem, problem.program.values.keys(), colours);
-    (budget < used).then_some(budget)
+    let below_used = |registers: usize| {
+        let budget = registers.max(1).next_multiple_of(info.granule);
+        (budget < used).then_some(budget)
+    };
+    // No colouring does with fewer registers than are live at once, and most take no granule
+    // more, so that the floor is hardly ever asked for.
+    let hinted = highest(problem, granted(problem, colours), colours);
+    let least = hinted.max(peak.div_ceil(info.units_per_reg));
+    below_used(least)?;
+    below_used(least.max(register_floor(function, problem.target, liveness)))
 }
 
 /// Registers of the main file up to the highest that one of `values` is in.

@@ -11,8 +11,9 @@
 //! only ever improves, and each improvement pushes the node again, so stale entries sink: they
 //! come up once their node is done.
 
-use super::region::{Node, Region, Version};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use super::region::{Node, NodeInfo, Region, Version};
+use crate::target::MAX_FILES;
+use cranelift_entity::{EntityRef, PrimaryMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -29,66 +30,84 @@ pub(super) enum Tie {
 }
 
 /// Units of each version, weighted by how short its file is.
-pub(super) struct Weights(SecondaryMap<Version, i32>);
+pub(super) struct Weights(PrimaryMap<Version, i32>);
 
 impl Weights {
     /// Weights for `region`, in which the files of `short` lack units.
-    pub fn new(region: &Region, short: &[bool]) -> Weights {
-        let mut weights = SecondaryMap::with_capacity(region.versions.len());
-        for (version, info) in region.versions.iter() {
-            let scale = if short[info.file.index()] {
-                SHORT_WEIGHT
-            } else {
-                1
-            };
-            weights[version] = info.width * scale;
-        }
-        Weights(weights)
+    pub fn new(region: &Region, short: &[bool; MAX_FILES]) -> Weights {
+        let scale = short.map(|short| if short { SHORT_WEIGHT } else { 1 });
+        let versions = region.versions.values();
+        Weights(versions.map(|v| v.width * scale[v.file]).collect())
+    }
+
+    fn sum<'a>(&self, versions: impl Iterator<Item = &'a Version>) -> i32 {
+        versions.map(|&v| self.0[v]).sum()
     }
 }
 
-/// Ready nodes by key; smaller keys first.
+/// Nodes that wait for others, and ready ones by key; smaller keys first.
 struct Ready {
-    heap: BinaryHeap<Reverse<(i32, i64, Node)>>,
-    /// The key of each node as it is now, and its place among equals.
-    keys: SecondaryMap<Node, (i32, i64)>,
-    waits: SecondaryMap<Node, u32>,
-    done: SecondaryMap<Node, bool>,
-    clock: i64,
+    heap: BinaryHeap<Reverse<(i32, i32, Node)>>,
+    nodes: PrimaryMap<Node, Waiting>,
+    tie: Tie,
+    clock: i32,
+}
+
+struct Waiting {
+    key: i32,
+    /// Its place among equals.
+    place: i32,
+    /// How much it waits for.
+    waits: u32,
+    done: bool,
 }
 
 impl Ready {
-    fn new(nodes: usize) -> Ready {
-        Ready {
-            heap: BinaryHeap::with_capacity(nodes),
-            keys: SecondaryMap::with_capacity(nodes),
-            waits: SecondaryMap::with_capacity(nodes),
-            done: SecondaryMap::with_capacity(nodes),
+    /// Nodes with these keys and places, and how many others each waits for.
+    fn new(tie: Tie, nodes: impl ExactSizeIterator<Item = (i32, i32, usize)>) -> Ready {
+        let mut ready = Ready {
+            heap: BinaryHeap::with_capacity(nodes.len()),
+            nodes: PrimaryMap::with_capacity(nodes.len()),
+            tie,
             clock: 0,
+        };
+        for (key, place, waits) in nodes {
+            let node = ready.nodes.push(Waiting {
+                key,
+                place,
+                waits: waits as u32,
+                done: false,
+            });
+            if waits == 0 {
+                ready.push(node);
+            }
         }
+        ready
     }
 
     fn push(&mut self, node: Node) {
         super::count_step();
-        let (key, place) = self.keys[node];
+        let Waiting { key, place, .. } = self.nodes[node];
         self.heap.push(Reverse((key, place, node)));
     }
 
     /// Lowers the key of `node` by `units`.
     fn improve(&mut self, node: Node, units: i32) {
-        self.keys[node].0 -= units;
-        if self.waits[node] == 0 && !self.done[node] {
+        let info = &mut self.nodes[node];
+        info.key -= units;
+        if info.waits == 0 && !info.done {
             self.push(node);
         }
     }
 
     /// One thing that `node` waited for has happened.
-    fn release(&mut self, node: Node, tie: Tie) {
-        self.waits[node] -= 1;
-        if self.waits[node] == 0 {
-            if tie == Tie::Newest {
+    fn release(&mut self, node: Node) {
+        let info = &mut self.nodes[node];
+        info.waits -= 1;
+        if info.waits == 0 {
+            if self.tie == Tie::Newest {
                 self.clock -= 1;
-                self.keys[node].1 = self.clock;
+                info.place = self.clock;
             }
             self.push(node);
         }
@@ -96,7 +115,7 @@ impl Ready {
 
     fn pop(&mut self) -> Option<Node> {
         while let Some(Reverse((_, _, node))) = self.heap.pop() {
-            if !std::mem::replace(&mut self.done[node], true) {
+            if !std::mem::replace(&mut self.nodes[node].done, true) {
                 return Some(node);
             }
         }
@@ -106,37 +125,20 @@ impl Ready {
 
 /// From first to last, the instruction that frees most first.
 pub(super) fn forwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node> {
-    let mut ready = Ready::new(region.nodes.len());
     // Unread readers of each version: how many, and the exclusive or of their numbers,
     // which names the last one.
-    let mut unread: SecondaryMap<Version, (u32, u32)> = SecondaryMap::new();
-    for (version, info) in region.versions.iter() {
+    let versions = region.versions.values().zip(region.unread.values());
+    let unread = versions.map(|(info, &count)| {
         let numbers = info.readers.iter().map(|r| r.as_u32());
-        unread[version] = (
-            info.readers.len() as u32,
-            numbers.fold(0, std::ops::BitXor::bitxor),
-        );
-    }
-    for (node, info) in region.nodes.iter() {
-        let lasting =
-            |v: &&Version| region.versions[**v].leaves || !region.versions[**v].readers.is_empty();
-        let dying =
-            |v: &&Version| !region.versions[**v].leaves && region.versions[**v].readers.len() == 1;
-        let born: i32 = info
-            .writes
-            .iter()
-            .filter(lasting)
-            .map(|&v| weights.0[v])
-            .sum();
-        let freed: i32 = info.reads.iter().filter(dying).map(|&v| weights.0[v]).sum();
-        ready.keys[node] = (born - freed, node.index() as i64);
-        ready.waits[node] = info.preds.len() as u32;
-    }
-    let sources = region
-        .nodes
-        .keys()
-        .filter(|&n| region.nodes[n].preds.is_empty());
-    sources.for_each(|n| ready.push(n));
+        (count, numbers.fold(0, std::ops::BitXor::bitxor))
+    });
+    let mut unread: PrimaryMap<Version, (u32, u32)> = unread.collect();
+    let start = |(node, info): (Node, &NodeInfo)| {
+        let born = weights.sum(info.writes.iter().filter(|&&v| region.unread[v] > 0));
+        let freed = weights.sum(info.reads.iter().filter(|&&v| region.unread[v] == 1));
+        (born - freed, node.index() as i32, info.preds.len())
+    };
+    let mut ready = Ready::new(tie, region.nodes.iter().map(start));
     let mut order = Vec::with_capacity(region.nodes.len());
     while let Some(node) = ready.pop() {
         order.push(node);
@@ -144,12 +146,12 @@ pub(super) fn forwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node
             let (count, numbers) = &mut unread[version];
             *count -= 1;
             *numbers ^= node.as_u32();
-            if *count == 1 && !region.versions[version].leaves {
+            if *count == 1 {
                 ready.improve(Node::from_u32(*numbers), weights.0[version]);
             }
         }
         for &succ in &region.nodes[node].succs {
-            ready.release(succ, tie);
+            ready.release(succ);
         }
     }
     order
@@ -157,30 +159,14 @@ pub(super) fn forwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node
 
 /// From last to first, the instruction with the fewest new values last.
 pub(super) fn backwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Node> {
-    let mut ready = Ready::new(region.nodes.len());
-    let mut alive: SecondaryMap<Version, bool> = SecondaryMap::new();
-    for (version, info) in region.versions.iter() {
-        alive[version] = info.leaves;
-    }
-    for (node, info) in region.nodes.iter() {
-        let needed = info
-            .reads
-            .iter()
-            .filter(|&&v| !alive[v])
-            .map(|&v| weights.0[v]);
-        let ended = info
-            .writes
-            .iter()
-            .filter(|&&v| region.versions[v].leaves || !region.versions[v].readers.is_empty());
-        let change = needed.sum::<i32>() - ended.map(|&v| weights.0[v]).sum::<i32>();
-        ready.keys[node] = (change, -(node.index() as i64));
-        ready.waits[node] = info.succs.len() as u32;
-    }
-    let sinks = region
-        .nodes
-        .keys()
-        .filter(|&n| region.nodes[n].succs.is_empty());
-    sinks.for_each(|n| ready.push(n));
+    let leaves = region.versions.values().map(|info| info.leaves);
+    let mut alive: PrimaryMap<Version, bool> = leaves.collect();
+    let start = |(node, info): (Node, &NodeInfo)| {
+        let needed = weights.sum(info.reads.iter().filter(|&&v| !alive[v]));
+        let ended = weights.sum(info.writes.iter().filter(|&&v| region.unread[v] > 0));
+        (needed - ended, -(node.index() as i32), info.succs.len())
+    };
+    let mut ready = Ready::new(tie, region.nodes.iter().map(start));
     let mut order = Vec::with_capacity(region.nodes.len());
     while let Some(node) = ready.pop() {
         order.push(node);
@@ -192,7 +178,7 @@ pub(super) fn backwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Nod
             }
         }
         for &pred in &region.nodes[node].preds {
-            ready.release(pred, tie);
+            ready.release(pred);
         }
     }
     order.reverse();
@@ -202,7 +188,7 @@ pub(super) fn backwards(region: &Region, weights: &Weights, tie: Tie) -> Vec<Nod
 /// One expression after the other, each from its operand of highest need on.
 pub(super) fn depth_first(region: &Region, weights: &Weights) -> Vec<Node> {
     let needs = needs(region, weights);
-    let mut entered: SecondaryMap<Node, bool> = SecondaryMap::new();
+    let mut entered: PrimaryMap<Node, bool> = region.nodes.values().map(|_| false).collect();
     let mut order = Vec::with_capacity(region.nodes.len());
     let mut stack: Vec<(Node, bool)> = Vec::new();
     let roots = region
@@ -224,35 +210,30 @@ pub(super) fn depth_first(region: &Region, weights: &Weights) -> Vec<Node> {
             let preds = region.nodes[node].preds.iter();
             stack.extend(preds.filter(|&&p| !entered[p]).map(|&p| (p, false)));
             // The last on the stack comes off first.
-            stack[first..].sort_by_key(|&(p, _)| (needs[p], Reverse(p)));
+            stack[first..].sort_unstable_by_key(|&(p, _)| (needs[p], Reverse(p)));
         }
     }
     order
 }
 
 /// About how many units it takes to compute each node from nothing.
-fn needs(region: &Region, weights: &Weights) -> SecondaryMap<Node, i32> {
-    let mut needs: SecondaryMap<Node, i32> = SecondaryMap::with_capacity(region.nodes.len());
+fn needs(region: &Region, weights: &Weights) -> PrimaryMap<Node, i32> {
+    let mut needs: PrimaryMap<Node, i32> = PrimaryMap::with_capacity(region.nodes.len());
     let mut operands: Vec<(i32, i32)> = Vec::new();
-    let mut writer: SecondaryMap<Version, Option<Node>> = SecondaryMap::new();
-    for (node, info) in region.nodes.iter() {
-        let result: i32 = info.writes.iter().map(|&v| weights.0[v]).sum();
+    for info in region.nodes.values() {
         operands.clear();
         for &version in &info.reads {
-            let own = weights.0[version];
-            operands.push((writer[version].map_or(0, |w| needs[w]), own));
+            let need = region.versions[version].writer.map_or(0, |w| needs[w]);
+            operands.push((need, weights.0[version]));
         }
         operands.sort_unstable_by_key(|&(need, _)| Reverse(need));
         let mut held = 0;
-        let mut most = result;
+        let mut most = weights.sum(info.writes.iter());
         for &(need, own) in &operands {
             most = most.max(held + need);
             held += own;
         }
-        needs[node] = most.max(held);
-        for &version in &info.writes {
-            writer[version] = Some(node);
-        }
+        needs.push(most.max(held));
     }
     needs
 }

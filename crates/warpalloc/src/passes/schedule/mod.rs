@@ -26,35 +26,21 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use crate::analysis::{LiveSet, Liveness, Pressure};
-use crate::function::{Block, Function, Inst, VReg};
-use crate::target::Target;
+use crate::analysis::{LiveSet, Liveness};
+use crate::function::{Block, Function, Inst, Operand, Role, VReg};
+use crate::target::{MAX_FILES, Target};
 use cranelift_entity::EntityRef;
 use heuristics::{Tie, Weights};
 use region::{Cost, Meter, Node, Region, Scratch, Units};
-use smallvec::SmallVec;
+use rustc_hash::FxHashSet;
 use std::ops::Range;
 
 /// All instructions in an order that lowers the pressure of blocks that exceed `target`'s
 /// budget, in the form of [`Allocation::order`](crate::Allocation::order); none where the
 /// present order is as good as any that was found.
 pub fn schedule(function: &Function, target: &Target, liveness: &Liveness) -> Option<Vec<Inst>> {
-    let pressure = Pressure::compute(function, target, liveness);
-    let is_crowded = |block: &Block| {
-        let mut files = target.files();
-        files.any(|(file, info)| pressure.block_max(*block, file) > info.capacity)
-    };
-    let mut scheduler = Scheduler {
-        function,
-        target,
-        live: LiveSet::new(function.vreg_count()),
-        units: Units::new(),
-        scratch: Scratch::new(function),
-        order: function.insts().collect(),
-        changed: false,
-        allowance: search::ALLOWANCE,
-    };
-    for block in function.blocks().filter(is_crowded) {
+    let mut scheduler = Scheduler::new(function, target);
+    for block in function.blocks() {
         scheduler.block(block, liveness);
     }
     scheduler.changed.then_some(scheduler.order)
@@ -70,51 +56,80 @@ fn count_step() {
 struct Scheduler<'a> {
     function: &'a Function,
     target: &'a Target,
+    /// Units each file has.
+    budget: Units,
     /// The values live where the backward walk stands, and the units they take.
     live: LiveSet,
     units: Units,
+    /// The values that began or ended on the walk back over a region, in the order of the
+    /// walk, and whether each was live until then, which is further down in the code.
+    changes: Vec<(VReg, bool)>,
     scratch: Scratch,
     order: Vec<Inst>,
     changed: bool,
     /// How much may still be spent on searching.
     allowance: usize,
+    /// Memory for searching.
+    seen: FxHashSet<u64>,
 }
 
-impl Scheduler<'_> {
-    fn block(&mut self, block: Block, liveness: &Liveness) {
-        self.live.start_at_end(liveness, block);
-        self.units = SmallVec::from_elem(0, self.target.files().len());
-        for vreg in liveness.live_out(block) {
-            self.count(vreg, 1);
-        }
-        let insts = self.function.block_insts(block).rev();
-        let walls: Vec<Inst> = insts.filter(|&i| self.function.is_barrier(i)).collect();
-        for (position, &wall) in walls.iter().enumerate() {
-            self.step_back(wall);
-            let first = match walls.get(position + 1) {
-                Some(previous) => previous.index() + 1,
-                None => {
-                    let mut insts = self.function.block_insts(block);
-                    insts.next().map_or(wall.index(), |inst| inst.index())
-                }
-            };
-            self.region(first..wall.index());
+impl<'a> Scheduler<'a> {
+    fn new(function: &'a Function, target: &'a Target) -> Scheduler<'a> {
+        Scheduler {
+            function,
+            target,
+            budget: region::budget(target),
+            live: LiveSet::new(function.vreg_count()),
+            units: Units::default(),
+            changes: Vec::new(),
+            scratch: Scratch::new(function),
+            order: function.insts().collect(),
+            changed: false,
+            allowance: search::ALLOWANCE,
+            seen: FxHashSet::default(),
         }
     }
 
-    /// Walks back over a region of instructions and puts them in a better order.
-    fn region(&mut self, insts: Range<usize>) {
-        let of_region = insts.clone().map(Inst::new);
+    fn block(&mut self, block: Block, liveness: &Liveness) {
+        self.live.start_at_end(liveness, block);
+        self.units = Units::default();
+        for vreg in liveness.live_out(block) {
+            let (file, width) = self.size(vreg);
+            self.units[file] += width;
+        }
+        // The terminator is a barrier.
+        let mut region = 0..0;
+        let mut is_crowded = false;
+        for inst in self.function.block_insts(block).rev() {
+            if self.function.is_barrier(inst) {
+                self.region(region, is_crowded);
+                self.step_back(inst);
+                self.changes.clear();
+                region = inst.index()..inst.index();
+                is_crowded = false;
+            } else {
+                is_crowded |= self.step_back(inst);
+                region.start = inst.index();
+            }
+        }
+        self.region(region, is_crowded);
+        self.changes.clear();
+    }
+
+    /// Puts a region that the walk has just left in a better order, if it exceeds the budget.
+    fn region(&mut self, insts: Range<usize>, is_crowded: bool) {
+        if !is_crowded {
+            return;
+        }
         let mut region = Region::new(
             self.function,
             self.target,
-            of_region.clone(),
-            &self.live,
+            insts.clone().map(Inst::new),
+            (&self.live, &self.changes),
             &mut self.scratch,
         );
-        of_region.rev().for_each(|inst| self.step_back(inst));
-        region.start.clone_from(&self.units);
-        if let Some(order) = better_order(&region, &mut self.allowance) {
+        region.start = self.units;
+        if let Some(order) = self.better_order(&region) {
             for (place, node) in self.order[insts].iter_mut().zip(order) {
                 *place = region.nodes[node].inst;
             }
@@ -122,60 +137,70 @@ impl Scheduler<'_> {
         }
     }
 
-    fn step_back(&mut self, inst: Inst) {
+    /// Moves from after `inst` to before it; whether there is any excess around it.
+    fn step_back(&mut self, inst: Inst) -> bool {
         let operands = self.function.operands(inst);
+        let mut after = self.units;
         for operand in operands.iter().filter(|o| o.role.writes()) {
+            let (file, width) = self.size(operand.vreg);
             if self.live.remove(operand.vreg) {
-                self.count(operand.vreg, -1);
+                self.units[file] -= width;
+                self.changes.push((operand.vreg, true));
+            } else {
+                after[file] += width;
             }
         }
         for operand in operands.iter().filter(|o| o.role.reads()) {
             if self.live.insert(operand.vreg) {
-                self.count(operand.vreg, 1);
+                let (file, width) = self.size(operand.vreg);
+                self.units[file] += width;
+                self.changes.push((operand.vreg, false));
             }
         }
+        let mut before = self.units;
+        let is_early = |o: &&Operand| o.role == Role::EarlyDef;
+        for operand in operands.iter().filter(is_early) {
+            let (file, width) = self.size(operand.vreg);
+            before[file] += width;
+        }
+        let exceeds = |file: usize| before[file].max(after[file]) > self.budget[file];
+        (0..MAX_FILES).any(exceeds)
     }
 
-    fn count(&mut self, vreg: VReg, sign: i32) {
+    /// The position of a value's file, and its width.
+    fn size(&self, vreg: VReg) -> (usize, i32) {
         let class = self.target.class(self.function.vreg(vreg).class);
-        self.units[class.file.index()] += sign * class.width as i32;
+        (class.file.index(), class.width as i32)
     }
-}
 
-/// An order of `region` with less excess than the source order, the best one found.
-fn better_order(region: &Region, allowance: &mut usize) -> Option<Vec<Node>> {
-    let source: Vec<Node> = region.nodes.keys().collect();
-    let present = Cost::of(region, &source);
-    if present.excess == 0 {
-        return None;
-    }
-    let weights = Weights::new(region, &short_files(region, &source));
-    let mut best = (present, source);
-    let mut offer = |order: Vec<Node>| {
-        if let Some(cost) = Cost::below(region, &order, best.0) {
-            best = (cost, order);
+    /// An order of `region` with less excess than the source order, the best one found.
+    fn better_order(&mut self, region: &Region) -> Option<Vec<Node>> {
+        let source: Vec<Node> = region.nodes.keys().collect();
+        let mut meter = Meter::new(region);
+        let mut present = Cost::default();
+        let mut short = [false; MAX_FILES];
+        for &node in &source {
+            present.count(meter.run(node), 0);
+            for (file, short) in short.iter_mut().enumerate() {
+                *short |= meter.units[file] > region.budget[file];
+            }
         }
-    };
-    for tie in [Tie::Source, Tie::Newest] {
-        offer(heuristics::forwards(region, &weights, tie));
-        offer(heuristics::backwards(region, &weights, tie));
-    }
-    offer(heuristics::depth_first(region, &weights));
-    if let Some(order) = search::best_order(region, best.0.excess, allowance) {
-        best = (Cost::of(region, &order), order);
-    }
-    (best.0.excess < present.excess).then_some(best.1)
-}
-
-/// Which files lack units somewhere in `order`.
-fn short_files(region: &Region, order: &[Node]) -> Vec<bool> {
-    let mut short = vec![false; region.budget.len()];
-    let mut meter = Meter::new(region);
-    for &node in order {
-        meter.run(node);
-        for (file, short) in short.iter_mut().enumerate() {
-            *short |= meter.units[file] > region.budget[file];
+        // No order avoids the excess before the first instruction and after the last.
+        let [start, end] = [&region.start, &meter.units].map(|units| region.excess(units));
+        let weights = Weights::new(region, &short);
+        let mut best = (present, source);
+        let mut offer = |order: Vec<Node>| {
+            if let Some(cost) = Cost::below(region, &order, best.0) {
+                best = (cost, order);
+            }
+        };
+        for tie in [Tie::Source, Tie::Newest] {
+            offer(heuristics::forwards(region, &weights, tie));
+            offer(heuristics::backwards(region, &weights, tie));
         }
+        offer(heuristics::depth_first(region, &weights));
+        let bounds = start.max(end)..best.0.excess;
+        let found = search::best_order(region, bounds, &mut self.allowance, &mut self.seen);
+        found.or((best.0.excess < present.excess).then_some(best.1))
     }
-    short
 }

@@ -7,9 +7,8 @@
 
 use crate::analysis::LiveSet;
 use crate::function::{AliasClass, Effect, Function, Inst, Role, VReg};
-use crate::target::{File, Target};
+use crate::target::{MAX_FILES, Target};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// An instruction of a region, numbered in source order.
@@ -22,14 +21,32 @@ entity_impl!(Node, "node");
 pub(super) struct Version(u32);
 entity_impl!(Version, "version");
 
-/// One number per register file.
-pub(super) type Units = SmallVec<[i32; 4]>;
+/// One number per register file; none are in use of files that the target lacks.
+pub(super) type Units = [i32; MAX_FILES];
+
+/// How many units `units` lacks of `budget`, over all files.
+pub(super) fn excess(units: &Units, budget: &Units) -> i32 {
+    let over = |file: usize| (units[file] - budget[file]).max(0);
+    (0..MAX_FILES).map(over).sum()
+}
+
+/// Units each file of `target` has.
+pub(super) fn budget(target: &Target) -> Units {
+    let mut budget = Units::default();
+    for (file, info) in target.files() {
+        budget[file.index()] = info.capacity as i32;
+    }
+    budget
+}
 
 /// A version.
 #[derive(Clone, Debug)]
 pub(super) struct VersionInfo {
-    pub file: File,
+    /// Position of its file.
+    pub file: usize,
     pub width: i32,
+    /// What defines it, unless it is live into the region.
+    pub writer: Option<Node>,
     /// Its readers, once each.
     pub readers: SmallVec<[Node; 4]>,
     /// It is read after the region.
@@ -54,64 +71,71 @@ pub(super) struct NodeInfo {
 /// writes follow it even if they touch other state.
 const MOST_READS: usize = 32;
 
+/// The readers that a version which leaves the region counts behind it.
+const LEAVES: u32 = 1 << 31;
+
 /// Instructions that may change places.
 pub(super) struct Region {
     pub nodes: PrimaryMap<Node, NodeInfo>,
     pub versions: PrimaryMap<Version, VersionInfo>,
+    /// Readers of each version, with those behind the region: where none is left, it is dead.
+    pub unread: PrimaryMap<Version, u32>,
     /// Units in use before the first instruction.
     pub start: Units,
     /// Units each file has.
     pub budget: Units,
 }
 
-/// Tables that serve one region after the other.
+/// The version of each virtual register that an instruction reads, for one region after
+/// the other.
 pub(super) struct Scratch {
     current: SecondaryMap<VReg, Option<Version>>,
-    writer: SecondaryMap<VReg, Option<Node>>,
     touched: Vec<VReg>,
 }
 
 impl Scratch {
     pub fn new(function: &Function) -> Scratch {
+        let mut current = SecondaryMap::new();
+        current.resize(function.vreg_count());
         Scratch {
-            current: SecondaryMap::with_capacity(function.vreg_count()),
-            writer: SecondaryMap::with_capacity(function.vreg_count()),
+            current,
             touched: Vec::new(),
         }
     }
 }
 
 impl Region {
-    /// The region of `insts`, after which the values in `live_after` are read. Nothing is
-    /// known yet about values that are live through it.
+    /// The region of `insts`, before which the values of `live` are live. `changes` tells of
+    /// those that begin or end within, from the last instruction to the first, whether they
+    /// were live until then. No unit is taken yet by values that are live through it.
     pub fn new(
         function: &Function,
         target: &Target,
-        insts: impl Iterator<Item = Inst>,
-        live_after: &LiveSet,
+        insts: impl ExactSizeIterator<Item = Inst>,
+        (live, changes): (&LiveSet, &[(VReg, bool)]),
         scratch: &mut Scratch,
     ) -> Region {
         let region = Region {
-            nodes: PrimaryMap::new(),
-            versions: PrimaryMap::new(),
-            start: SmallVec::from_elem(0, target.files().len()),
-            budget: target.files().map(|(_, f)| f.capacity as i32).collect(),
+            nodes: PrimaryMap::with_capacity(insts.len()),
+            versions: PrimaryMap::with_capacity(2 * insts.len()),
+            unread: PrimaryMap::new(),
+            start: Units::default(),
+            budget: budget(target),
         };
         let mut build = Build {
             function,
             target,
             region,
             scratch,
-            accesses: FxHashMap::default(),
+            accesses: SmallVec::new(),
         };
         insts.for_each(|inst| build.instruction(inst));
-        build.finish(live_after)
+        build.finish(live, changes)
     }
 
     /// How many units `units` lacks, over all files.
-    pub fn excess(&self, units: &[i32]) -> i32 {
-        let over = units.iter().zip(&self.budget).map(|(u, b)| (u - b).max(0));
-        over.sum()
+    pub fn excess(&self, units: &Units) -> i32 {
+        excess(units, &self.budget)
     }
 }
 
@@ -121,7 +145,7 @@ struct Build<'a> {
     region: Region,
     scratch: &'a mut Scratch,
     /// By alias class.
-    accesses: FxHashMap<AliasClass, Accesses>,
+    accesses: SmallVec<[(AliasClass, Accesses); 2]>,
 }
 
 /// The accesses to the state of one alias class that later ones may have to follow.
@@ -154,46 +178,44 @@ impl Build<'_> {
     fn read(&mut self, node: Node, vreg: VReg) {
         let version = match self.scratch.current[vreg] {
             Some(version) => version,
-            None => self.new_version(vreg),
+            None => self.new_version(vreg, None),
         };
-        let readers = &mut self.region.versions[version].readers;
-        if readers.last() == Some(&node) {
+        let info = &mut self.region.versions[version];
+        if info.readers.last() == Some(&node) {
             return;
         }
-        readers.push(node);
+        info.readers.push(node);
+        let writer = info.writer;
         self.region.nodes[node].reads.push(version);
-        if let Some(writer) = self.scratch.writer[vreg] {
+        if let Some(writer) = writer {
             self.precede(writer, node);
         }
     }
 
     fn write(&mut self, node: Node, vreg: VReg, role: Role) {
         if let Some(old) = self.scratch.current[vreg] {
-            for reader in self.region.versions[old].readers.clone() {
-                self.precede(reader, node);
+            let VersionInfo {
+                readers, writer, ..
+            } = self.region.versions[old].clone();
+            for first in readers.into_iter().chain(writer) {
+                self.precede(first, node);
             }
         }
-        if let Some(writer) = self.scratch.writer[vreg].replace(node) {
-            self.precede(writer, node);
-        }
-        let version = self.new_version(vreg);
-        let files = self.region.budget.len();
+        let version = self.new_version(vreg, Some(node));
         let VersionInfo { file, width, .. } = self.region.versions[version];
         let info = &mut self.region.nodes[node];
         info.writes.push(version);
         if role == Role::EarlyDef {
-            let early = info
-                .early
-                .get_or_insert_with(|| SmallVec::from_elem(0, files));
-            early[file.index()] += width;
+            info.early.get_or_insert_default()[file] += width;
         }
     }
 
-    fn new_version(&mut self, vreg: VReg) -> Version {
+    fn new_version(&mut self, vreg: VReg, writer: Option<Node>) -> Version {
         let class = self.target.class(self.function.vreg(vreg).class);
         let version = self.region.versions.push(VersionInfo {
-            file: class.file,
+            file: class.file.index(),
             width: class.width as i32,
+            writer,
             readers: SmallVec::new(),
             leaves: false,
         });
@@ -214,8 +236,8 @@ impl Build<'_> {
         let own = self.function.alias(inst);
         let writes = effect == Effect::Write;
         let mut before: SmallVec<[Node; 8]> = SmallVec::new();
-        for (&class, accesses) in &mut self.accesses {
-            if self.function.may_alias(own, class) {
+        for (class, accesses) in &mut self.accesses {
+            if self.function.may_alias(own, *class) {
                 before.extend(accesses.last_write);
                 if writes {
                     before.extend_from_slice(&accesses.reads_since);
@@ -234,7 +256,14 @@ impl Build<'_> {
         if writes && own == AliasClass::ANY {
             self.accesses.clear();
         }
-        let accesses = self.accesses.entry(own).or_default();
+        let place = match self.accesses.iter().position(|&(class, _)| class == own) {
+            Some(place) => place,
+            None => {
+                self.accesses.push((own, Accesses::default()));
+                self.accesses.len() - 1
+            }
+        };
+        let accesses = &mut self.accesses[place].1;
         if writes {
             accesses.last_write = Some(node);
             accesses.reads_since.clear();
@@ -251,132 +280,109 @@ impl Build<'_> {
         }
     }
 
-    fn finish(self, live_after: &LiveSet) -> Region {
+    fn finish(self, live: &LiveSet, changes: &[(VReg, bool)]) -> Region {
         let mut region = self.region;
-        for vreg in self.scratch.touched.drain(..) {
-            self.scratch.writer[vreg] = None;
-            if let Some(version) = self.scratch.current[vreg].take() {
-                region.versions[version].leaves = live_after.contains(vreg);
+        let current = &mut self.scratch.current;
+        let before = self.scratch.touched.iter().map(|&v| (v, live.contains(v)));
+        // The change furthest down says what is live after the region.
+        for (vreg, leaves) in before.chain(changes.iter().rev().copied()) {
+            if let Some(version) = current[vreg] {
+                region.versions[version].leaves = leaves;
             }
         }
+        for vreg in self.scratch.touched.drain(..) {
+            current[vreg] = None;
+        }
+        let readers = |v: &VersionInfo| v.readers.len() as u32 + if v.leaves { LEAVES } else { 0 };
+        region.unread = region.versions.values().map(readers).collect();
         region
     }
 }
 
 /// Runs instructions and watches the pressure.
-#[derive(Clone)]
 pub(super) struct Meter<'a> {
-    pub region: &'a Region,
+    region: &'a Region,
     pub units: Units,
     /// Readers of each version that have not run.
-    pub unread: SecondaryMap<Version, u32>,
+    unread: PrimaryMap<Version, u32>,
 }
 
 impl<'a> Meter<'a> {
     /// A meter at the start of `region`.
     pub fn new(region: &'a Region) -> Meter<'a> {
-        let mut unread = SecondaryMap::with_capacity(region.versions.len());
-        for (version, info) in region.versions.iter() {
-            unread[version] = info.readers.len() as u32;
-        }
         Meter {
             region,
-            units: region.start.clone(),
-            unread,
+            units: region.start,
+            unread: region.unread.clone(),
         }
     }
 
-    /// The excess at the worse of the moments before and after `node`, and the units in
-    /// use once it has run.
-    pub fn effect(&self, node: Node) -> (i32, Units) {
-        let info = &self.region.nodes[node];
-        let mut units = Units::from_slice(&self.units);
-        let before = match &info.early {
-            None => self.region.excess(&units),
-            Some(early) => {
-                units.iter_mut().zip(early).for_each(|(u, e)| *u += e);
-                let before = self.region.excess(&units);
-                units.copy_from_slice(&self.units);
-                before
-            }
-        };
-        for &version in &info.reads {
-            let v = &self.region.versions[version];
-            if !v.leaves && self.unread[version] == 1 {
-                units[v.file.index()] -= v.width;
-            }
-        }
-        for &version in &info.writes {
-            let v = &self.region.versions[version];
-            units[v.file.index()] += v.width;
-        }
-        let after = self.region.excess(&units);
-        for &version in &info.writes {
-            let v = &self.region.versions[version];
-            if !v.leaves && v.readers.is_empty() {
-                units[v.file.index()] -= v.width;
-            }
-        }
-        (before.max(after), units)
-    }
-
-    /// Runs `node`; the excess while it did.
+    /// Runs `node`; the excess at the worse of the moments before and after it.
     pub fn run(&mut self, node: Node) -> i32 {
-        let (excess, units) = self.effect(node);
-        for &version in &self.region.nodes[node].reads {
-            self.unread[version] -= 1;
+        let Region {
+            nodes, versions, ..
+        } = self.region;
+        let info = &nodes[node];
+        let mut moment = self.units;
+        if let Some(early) = &info.early {
+            add(&mut moment, early);
         }
-        self.units = units;
-        excess
-    }
-
-    /// Takes `node`, the last that ran, back; `units` were in use before it.
-    pub fn take_back(&mut self, node: Node, units: Units) {
-        for &version in &self.region.nodes[node].reads {
-            self.unread[version] += 1;
+        let before = self.region.excess(&moment);
+        for &version in &info.reads {
+            let unread = &mut self.unread[version];
+            *unread -= 1;
+            if *unread == 0 {
+                let v = &versions[version];
+                self.units[v.file] -= v.width;
+            }
         }
-        self.units = units;
+        let mut after = self.units;
+        for &version in &info.writes {
+            let v = &versions[version];
+            after[v.file] += v.width;
+            if self.unread[version] > 0 {
+                self.units[v.file] += v.width;
+            }
+        }
+        before.max(self.region.excess(&after))
     }
 }
 
+/// Adds units file by file.
+pub(super) fn add(units: &mut Units, more: &Units) {
+    units.iter_mut().zip(more).for_each(|(u, m)| *u += m);
+}
+
 /// How good an order is; smaller is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     /// Greatest number of units that are lacking at any moment.
     pub excess: i32,
     /// Instructions at which any are.
-    pub crowded: u32,
+    crowded: u32,
     /// How far instructions are from their places, in all.
-    pub distance: u64,
+    distance: u64,
 }
 
 impl Cost {
-    /// The cost of running `region` in `order`.
-    pub fn of(region: &Region, order: &[Node]) -> Cost {
-        let no_limit = Cost {
-            excess: i32::MAX,
-            crowded: u32::MAX,
-            distance: u64::MAX,
-        };
-        Cost::below(region, order, no_limit).unwrap_or(no_limit)
+    /// Adds an instruction with this excess, so far from its place.
+    pub fn count(&mut self, excess: i32, distance: usize) {
+        self.excess = self.excess.max(excess);
+        self.crowded += (excess > 0) as u32;
+        self.distance += distance as u64;
     }
 
-    /// The same where it is below `limit`; the rest of the order is not looked at once it is not.
+    /// The cost of running `region` in `order`, where it is below `limit`; the rest of the
+    /// order is not looked at once it is not.
     pub fn below(region: &Region, order: &[Node], limit: Cost) -> Option<Cost> {
         let mut meter = Meter::new(region);
-        let mut cost = Cost {
-            excess: 0,
-            crowded: 0,
-            distance: 0,
-        };
+        let mut cost = Cost::default();
         for (place, &node) in order.iter().enumerate() {
             let excess = meter.run(node);
             if excess > limit.excess {
                 return None;
             }
-            cost.excess = cost.excess.max(excess);
-            cost.crowded += (excess > 0) as u32;
-            cost.distance += place.abs_diff(node.index()) as u64;
+            cost.count(excess, place.abs_diff(node.index()));
         }
         (cost < limit).then_some(cost)
     }

@@ -400,7 +400,7 @@ fn reads_before_many_writes_are_followed_once() {
     let mut scratch = Scratch::new(&function);
     let live = LiveSet::new(function.vreg_count());
     let insts = function.block_insts(block);
-    let region = Region::new(&function, &target, insts, &live, &mut scratch);
+    let region = Region::new(&function, &target, insts, (&live, &[]), &mut scratch);
     let edges: usize = region.nodes.values().map(|node| node.succs.len()).sum();
     assert!(edges < 400 * 16, "{edges}");
 }
@@ -418,7 +418,7 @@ fn before_each(accesses: &[(Effect, Alias)]) -> Vec<Vec<u32>> {
     let mut scratch = Scratch::new(&function);
     let live = LiveSet::new(function.vreg_count());
     let insts = function.block_insts(block).take(accesses.len());
-    let region = Region::new(&function, &target, insts, &live, &mut scratch);
+    let region = Region::new(&function, &target, insts, (&live, &[]), &mut scratch);
     let nodes = region.nodes.values();
     let before = nodes.map(|node| node.preds.iter().map(|n| n.as_u32()).collect());
     before.collect()
@@ -526,14 +526,9 @@ fn no_order_is_searched_for_where_none_can_be_better() {
         exit = exit.use_(v);
     }
     let function = b.finish();
-    let mut live = LiveSet::new(function.vreg_count());
-    values.iter().for_each(|&v| assert!(live.insert(v)));
-    let insts = function.block_insts(block).take(3);
-    let mut scratch = Scratch::new(&function);
-    let region = Region::new(&function, &target, insts, &live, &mut scratch);
-    let mut allowance = 100;
-    assert_eq!(search::best_order(&region, 1, &mut allowance), None);
-    assert_eq!(allowance, 100);
+    let mut scheduler = Scheduler::new(&function, &target);
+    scheduler.block(block, &Liveness::compute(&function));
+    assert_eq!(scheduler.allowance, search::ALLOWANCE);
 }
 
 /// Eight values are alive at once in the source, and one where each is used at once.
@@ -544,9 +539,10 @@ fn what_a_search_visits_comes_off_the_allowance() {
     let mut scratch = Scratch::new(&function);
     let live = LiveSet::new(function.vreg_count());
     let insts = function.block_insts(function.entry()).take(16);
-    let region = Region::new(&function, &target, insts, &live, &mut scratch);
+    let region = Region::new(&function, &target, insts, (&live, &[]), &mut scratch);
     let mut allowance = 100;
-    let order = search::best_order(&region, 6, &mut allowance).unwrap();
+    let seen = &mut FxHashSet::default();
+    let order = search::best_order(&region, 0..6, &mut allowance, seen).unwrap();
     assert_eq!(order.len(), 16);
     // One for each node: every second one can only be the use of what was loaded.
     assert_eq!(allowance, 100 - 16);

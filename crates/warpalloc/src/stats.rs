@@ -71,8 +71,8 @@ pub struct Stats {
     pub coalesced: u32,
     /// Merges of bodies that coalescing made.
     pub merges: u32,
-    /// Merged bodies that were taken apart again because they found no register; of `fatpoint`,
-    /// values that were joined to nothing so that none need be spilled.
+    /// Merged bodies that were taken apart again because they found no register, or others did
+    /// not.
     pub undone: u32,
     /// Rounds of allocation.
     pub iterations: u32,

@@ -47,8 +47,6 @@ pub(crate) struct Attempt {
     pub hoist: bool,
     /// Spilling goes on to the pressure limit, not just until everything fits.
     pub aggressive: bool,
-    /// Joins are kept, and what finds no register because of them is spilled.
-    pub keeps_joins: bool,
     /// Cycles that the attempt must save to be kept.
     pub margin: f64,
 }
@@ -58,7 +56,6 @@ const PRODUCT: Attempt = Attempt {
     split: Split::Never,
     hoist: true,
     aggressive: false,
-    keeps_joins: false,
     margin: 0.0,
 };
 
@@ -98,18 +95,14 @@ fn briggs() -> Vec<Attempt> {
 }
 
 fn fatpoint(options: &Options) -> Vec<Attempt> {
-    let joined = Attempt {
-        keeps_joins: true,
-        ..PRODUCT
-    };
     let split = Attempt {
         split: Split::AtLoops,
         margin: f64::from(options.knobs.split_threshold),
         ..PRODUCT
     };
     match options.knobs.split_rounds {
-        0 => vec![joined],
-        _ => vec![joined, split],
+        0 => Vec::new(),
+        _ => vec![split],
     }
 }
 

@@ -27,23 +27,6 @@ impl Candidate {
         !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
     }
 
-    /// Whether `other` may be cheaper, and is worth its time.
-    fn may_lose_to(&self, other: &Attempt, function: &Function) -> bool {
-        match other.keeps_joins {
-            true => self.allocation.stats.undone > 0,
-            false => self.is_improvable(function),
-        }
-    }
-
-    /// Cycles that `other` must save to be kept. In a loop the copies of joins that were given
-    /// up may cost far more than spills, but a frame has a price that cycles do not tell.
-    fn margin_of(&self, other: &Attempt) -> f64 {
-        match other.keeps_joins {
-            true => self.cycles / 2.0,
-            false => other.margin,
-        }
-    }
-
     /// What candidates are compared by: whether they fell back, and cycles.
     fn price(&self) -> (bool, f64) {
         (self.allocation.stats.fell_back, self.cycles)
@@ -153,16 +136,16 @@ impl<'a> Pipeline<'a> {
         others: &[Attempt],
         colourer: &mut dyn Colourer,
     ) -> Result<Allocation, Error> {
-        let may_win = |other: &&Attempt| best.may_lose_to(other, self.function);
-        let others: Vec<&Attempt> = others.iter().filter(may_win).collect();
+        if !best.is_improvable(self.function) {
+            return Ok(best.allocation);
+        }
         for other in others {
             if other.is_wanted(&base.problem) {
                 let other = Attempt {
                     hoist: best.attempt.hoist,
                     ..*other
                 };
-                let margin = best.margin_of(&other);
-                best = best.or_cheaper(self.attempt(base, other, colourer), margin);
+                best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
             }
         }
         Ok(best.allocation)

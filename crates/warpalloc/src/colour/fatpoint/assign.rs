@@ -8,7 +8,8 @@
 //! register. A start that conflicts with anything already placed is never taken.
 //!
 //! A cluster that finds no start falls apart into what it was joined from, and these are
-//! placed one by one; only a single value or link that finds none has failed.
+//! placed: at one start as many of them as fit there, the others one by one. Only a single value
+//! or link that finds none has failed.
 
 use super::cluster::{Cluster, ClusterInfo, Clusters, Member};
 use super::constraint;
@@ -54,23 +55,23 @@ const RAISES: u32 = 32;
 
 /// Placement in one file.
 pub struct Assign<'a, const W: usize> {
-    scene: Scene<'a>,
-    file: File,
+    pub(super) scene: Scene<'a>,
+    pub(super) file: File,
     /// Units looked at so far: all of the file, or as many as `W` words hold.
-    window: usize,
+    pub(super) window: usize,
     /// Where something may start that is one unit wide, two, and so on.
     starts: [UnitSet<W>; 4],
-    occupancy: RegMatrix<W>,
+    pub(super) occupancy: RegMatrix<W>,
     secondary: Histogram<W>,
     /// Starts at which a copy of a placed value vanishes, with the other value and a weight.
     claims: Vec<SmallVec<[(Value, u32); 2]>>,
     claimed: UnitSet<W>,
     /// Units that nothing may have.
-    closed: UnitSet<W>,
+    pub(super) closed: UnitSet<W>,
     /// Units of fixed places that others should leave alone.
     reserved: UnitSet<W>,
     /// Clusters that found no start, none of which is joined from others.
-    failed: Vec<Cluster>,
+    pub(super) failed: Vec<Cluster>,
     /// One past the highest unit taken.
     used: usize,
 }
@@ -147,9 +148,11 @@ impl<'a, const W: usize> Assign<'a, W> {
             self.failed.push(cluster);
             return;
         }
+        let members = clusters.info(cluster).members.clone();
         let mut parts = clusters.fall_apart(self.scene.program, self.scene.ranges, cluster);
         // Parts that cannot be spilled choose first.
         parts.sort_by_key(|&part| !self.is_stubborn(clusters.info(part)));
+        self.place_together(clusters, &members, &mut parts, colours);
         for part in parts {
             if !self.try_place(clusters, part, colours) {
                 self.failed.push(part);
@@ -157,12 +160,59 @@ impl<'a, const W: usize> Assign<'a, W> {
         }
     }
 
+    /// Places parts of a cluster that had these `members` at the start where most copies vanish,
+    /// and leaves the others in `parts`.
+    fn place_together(
+        &mut self,
+        clusters: &Clusters,
+        members: &[Member],
+        parts: &mut SmallVec<[Cluster; 4]>,
+        colours: &mut Colours,
+    ) {
+        let mut gain = vec![0f32; self.window];
+        let mut offsets: SmallVec<[usize; 8]> = SmallVec::new();
+        for &part in parts.iter() {
+            let info = clusters.info(part);
+            let first = info.members[0];
+            let before = members.iter().find(|m| m.value == first.value);
+            let offset = before.map_or(0, |m| m.offset) - first.offset;
+            offsets.push(offset as usize);
+            let hints = info
+                .members
+                .iter()
+                .flat_map(|m| clusters.hints().of(m.value));
+            let weight: f32 = hints.map(|&(.., weight)| weight).sum();
+            for start in self.free_starts(info).down(offset as usize).iter() {
+                gain[start] += weight;
+            }
+        }
+        let best = (0..gain.len()).reduce(|a, b| if gain[b] > gain[a] { b } else { a });
+        let Some(best) = best.filter(|&start| gain[start] > 0.0) else {
+            return;
+        };
+        let mut offsets = offsets.into_iter();
+        parts.retain(|part| {
+            let info = clusters.info(*part);
+            let start = best + offsets.next().unwrap_or(0);
+            let is_free = self.free_starts(info).contains(start);
+            if is_free {
+                self.take(clusters, info, start, colours);
+            }
+            !is_free
+        });
+    }
+
     fn is_stubborn(&self, info: &ClusterInfo) -> bool {
         let values = &self.scene.program.values;
         info.members.iter().any(|m| values[m.value].unspillable)
     }
 
-    fn try_place(&mut self, clusters: &Clusters, cluster: Cluster, colours: &mut Colours) -> bool {
+    pub(super) fn try_place(
+        &mut self,
+        clusters: &Clusters,
+        cluster: Cluster,
+        colours: &mut Colours,
+    ) -> bool {
         let info = clusters.info(cluster);
         let free = self.unreserved(info, self.free_starts(info));
         let hinted = self.hinted(info, &free);
@@ -180,14 +230,8 @@ impl<'a, const W: usize> Assign<'a, W> {
     }
 
     /// Starts where no member meets anything placed before.
-    fn free_starts(&self, info: &ClusterInfo) -> UnitSet<W> {
-        let Scene {
-            program,
-            target,
-            ranges,
-            ..
-        } = self.scene;
-        let width = info.width as usize;
+    pub(super) fn free_starts(&self, info: &ClusterInfo) -> UnitSet<W> {
+        let Scene { ranges, .. } = self.scene;
         let mut blocked = UnitSet::EMPTY;
         for member in info.members.iter().filter(|m| !m.silent) {
             let mut held = self.closed;
@@ -197,6 +241,20 @@ impl<'a, const W: usize> Assign<'a, W> {
             let width = ranges.size(member.value).width as usize;
             blocked.add(&held.blocked_starts(width).down(member.offset as usize));
         }
+        self.allowed_starts(info).without(&blocked)
+    }
+
+    /// Starts that constraints leave, whatever is placed.
+    #[inline]
+    pub(super) fn allowed_starts(&self, info: &ClusterInfo) -> UnitSet<W> {
+        let Scene {
+            program,
+            target,
+            ranges,
+            ..
+        } = self.scene;
+        let width = info.width as usize;
+        let mut blocked = UnitSet::EMPTY;
         if constraint::is_restricted(program, ranges, info) {
             constraint::each::<W>(program, target, ranges, info, |record| {
                 blocked.add(&record.blocked());
@@ -224,7 +282,7 @@ impl<'a, const W: usize> Assign<'a, W> {
 
     /// The free start that puts a member where the client would like it to be.
     #[inline]
-    fn hinted(&self, info: &ClusterInfo, free: &UnitSet<W>) -> Option<usize> {
+    pub(super) fn hinted(&self, info: &ClusterInfo, free: &UnitSet<W>) -> Option<usize> {
         let program = self.scene.program;
         if !program.has_hints {
             return None;
@@ -244,10 +302,25 @@ impl<'a, const W: usize> Assign<'a, W> {
         free: &UnitSet<W>,
         colours: &Colours,
     ) -> Option<usize> {
-        if !info.has_hints || self.scene.knobs.no_retarget_prefs {
-            return None;
-        }
+        let votes = self.votes(clusters, info, free, colours);
+        let best = votes
+            .into_iter()
+            .reduce(|a, b| if b.1 > a.1 { b } else { a });
+        best.map(|(start, _)| start)
+    }
+
+    /// Free starts at which copies of placed values vanish, and how often these run.
+    pub(super) fn votes(
+        &self,
+        clusters: &Clusters,
+        info: &ClusterInfo,
+        free: &UnitSet<W>,
+        colours: &Colours,
+    ) -> SmallVec<[(usize, f32); 4]> {
         let mut votes: SmallVec<[(usize, f32); 4]> = SmallVec::new();
+        if !info.has_hints || self.scene.knobs.no_retarget_prefs {
+            return votes;
+        }
         for member in &info.members {
             for &(other, shift, weight) in clusters.hints().of(member.value) {
                 let Some(reg) = colours[other] else { continue };
@@ -263,10 +336,7 @@ impl<'a, const W: usize> Assign<'a, W> {
                 }
             }
         }
-        let best = votes
-            .into_iter()
-            .reduce(|a, b| if b.1 > a.1 { b } else { a });
-        best.map(|(start, _)| start)
+        votes
     }
 
     fn choose(
@@ -384,7 +454,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         loss
     }
 
-    fn take(
+    pub(super) fn take(
         &mut self,
         clusters: &Clusters,
         info: &ClusterInfo,

@@ -135,6 +135,8 @@ pub struct Clusters {
     of: Vec<Option<Cluster>>,
     offsets: Vec<u16>,
     hints: Hints,
+    /// Clusters that fell apart.
+    undone: u32,
 }
 
 impl Clusters {
@@ -147,6 +149,7 @@ impl Clusters {
             of: vec![None; values],
             offsets: vec![0; values],
             hints: Hints::default(),
+            undone: 0,
         };
         let mut link_of: Vec<Option<u32>> = Vec::new();
         if !program.links.is_empty() {
@@ -266,6 +269,16 @@ impl Clusters {
         &self.hints
     }
 
+    /// Lists the hints within clusters too: their values may move apart.
+    pub fn reopen_hints(&mut self, ranges: &LiveRanges) {
+        self.hints.reopen(ranges);
+    }
+
+    /// How many clusters fell apart.
+    pub fn undone(&self) -> u32 {
+        self.undone
+    }
+
     /// Undoes every join of `cluster` and returns the clusters it was made of.
     pub fn fall_apart(
         &mut self,
@@ -291,6 +304,7 @@ impl Clusters {
                 ..whole
             };
         }
+        self.undone += 1;
         self.hints.reopen(ranges);
         parts
     }

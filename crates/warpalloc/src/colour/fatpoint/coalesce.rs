@@ -8,9 +8,7 @@
 //!
 //! Joining is optimistic. A cluster that then finds no register falls apart again
 //! (after Park and Moon, TOPLAS 2004). Its parts may find none either, where other clusters stand
-//! in their way; before anything is spilled, values are placed again with fewer joins, and
-//! in the end with none. Where the copies that this leaves are dear, another attempt keeps the
-//! joins.
+//! in their way; before anything is spilled, values are evicted from these.
 
 use super::affinity::Affinity;
 use super::cluster::{Cluster, ClusterInfo, Clusters};
@@ -18,7 +16,6 @@ use super::constraint::{chain, is_restricted};
 use crate::ir::{LiveRanges, Origin, Program, Value};
 use crate::options::Knobs;
 use crate::target::{Target, UnitSet};
-use cranelift_entity::EntitySet;
 
 /// What coalescing needs to look at.
 pub struct Coalescer<'a> {
@@ -44,14 +41,10 @@ impl<'a> Coalescer<'a> {
         }
     }
 
-    /// Joins what may be joined, but for values that are to stay `apart`, and keeps the other
-    /// hints.
-    pub fn run(&self, clusters: &mut Clusters, affinities: &[Affinity], apart: &EntitySet<Value>) {
-        let joins = |a: &&Affinity| {
-            a.filter.allows_join() && !apart.contains(a.to) && !apart.contains(a.from)
-        };
+    /// Joins what may be joined, and keeps the other hints.
+    pub fn run(&self, clusters: &mut Clusters, affinities: &[Affinity]) {
         if self.knobs.coalescing {
-            for affinity in affinities.iter().filter(joins) {
+            for affinity in affinities.iter().filter(|a| a.filter.allows_join()) {
                 self.consider(clusters, affinity);
             }
         }

@@ -13,16 +13,15 @@
 //! | six lists, assignment stack | [`order`] |
 //! | which units are held when | [`reg_matrix`], [`UnitSet`](crate::target::UnitSet) |
 //! | choice among the free | [`histogram`] |
-//! | assignment | [`assign`] |
+//! | assignment | [`assign`], [`evict`] |
 //! | what to pre-allocate, what to rematerialise | [`mac`], [`remat`] |
 //! | what to spill, at what cost | [`make_room`], [`guidance`], [`overlap_index`], [`cost`] |
 //! | how much of the file to fill | [`fill_model`] |
 //!
-//! The first round spills nothing: where pressure is within the budget and a cluster finds no
-//! register all the same, values are placed again with fewer joins. Where pressure exceeds a file,
-//! or that fails, guidance picks values, the shared spiller rewrites the
-//! program without them, and the next round starts over with the budget that guidance aims
-//! at lowered by one.
+//! Where pressure is within the budget and a cluster finds no register all the same, others are
+//! evicted and placed again. Where pressure exceeds a file, or that fails, guidance picks values,
+//! the shared spiller rewrites the program without them, and the next round starts over with the
+//! budget that guidance aims at lowered by one.
 
 mod affinity;
 mod assign;
@@ -31,6 +30,7 @@ mod cluster;
 mod coalesce;
 mod constraint;
 mod cost;
+mod evict;
 mod fill_model;
 mod guidance;
 mod hints;
@@ -49,7 +49,7 @@ mod tests;
 use super::{Attempt, Colourer, Colours, Problem, Verdict};
 use crate::error::Error;
 use crate::frame::spill_space;
-use crate::ir::{LiveRanges, Value, read_together};
+use crate::ir::read_together;
 use crate::options::Options;
 use crate::spill::SpillPolicy;
 use crate::stats::{Clock, Stats};
@@ -59,21 +59,15 @@ use assign::Scene;
 use class::RegClass;
 use cluster::{Cluster, Clusters};
 use coalesce::Coalescer;
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use guidance::Costs;
-use overlap_index::OverlapIndex;
 use place_file::{Trial, place_file};
 use progress::Progress;
 use remat::RematLists;
 
-/// Placements with fewer joins, the last of which has none.
-const PARTINGS: u32 = 4;
-
 /// Placement by program points.
 #[derive(Default)]
 pub(crate) struct Fatpoint {
-    /// No join is given up so that nothing need be spilled.
-    keeps_joins: bool,
     /// Rounds that ended in spilling.
     failures: usize,
     /// Clusters that rounds left without a register.
@@ -88,11 +82,8 @@ struct Placed {
 }
 
 impl Colourer for Fatpoint {
-    fn begin(&mut self, attempt: Attempt) {
-        *self = Fatpoint {
-            keeps_joins: attempt.keeps_joins,
-            ..Fatpoint::default()
-        };
+    fn begin(&mut self, _: Attempt) {
+        *self = Fatpoint::default();
     }
 
     fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
@@ -110,7 +101,7 @@ impl Colourer for Fatpoint {
         target: &Target,
         stats: &mut Stats,
     ) -> Result<Verdict, Error> {
-        let placed = best_trial(problem, target, None, Joins::All, stats);
+        let placed = best_trial(problem, target, None, stats);
         // Rounds join reloads as they spill, so nobody would spill what found no register.
         Ok(match placed.failed.is_empty() {
             true => Verdict::Coloured(placed.colours),
@@ -135,11 +126,7 @@ impl Fatpoint {
     fn place(&mut self, problem: &Problem, target: &Target, stats: &mut Stats) -> Verdict {
         let is_first = self.failures == 0;
         let costs = (!is_first).then(|| costs(problem));
-        let joins = match is_first && !self.keeps_joins {
-            true => Joins::AsFit,
-            false => Joins::All,
-        };
-        let placed = best_trial(problem, target, costs.as_ref(), joins, stats);
+        let placed = best_trial(problem, target, costs.as_ref(), stats);
         if placed.failed.is_empty() {
             return Verdict::Coloured(placed.colours);
         }
@@ -164,22 +151,11 @@ fn costs(problem: &Problem) -> Costs {
     costs
 }
 
-/// Which affinities become joins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Joins {
-    /// Those that coalescing allows.
-    All,
-    /// Fewer of them where something finds no register, down to none: pressure is within the
-    /// budget, and a copy is usually cheaper than a spill.
-    AsFit,
-}
-
 /// Runs trials until one succeeds, and keeps the one that leaves the fewest clusters.
 fn best_trial(
     problem: &Problem,
     target: &Target,
     costs: Option<&Costs>,
-    joins: Joins,
     stats: &mut Stats,
 ) -> Placed {
     let Problem {
@@ -204,53 +180,20 @@ fn best_trial(
         read_with: read_with.as_ref(),
         scratch: problem.scratch,
     };
-    let mut apart = EntitySet::new();
-    let mut run =
-        |trial, apart: &EntitySet<Value>| run_trial(scene, &affinities, costs, trial, apart, stats);
-    let mut best = run(Trial::ALL[0], &apart);
+    let mut run = |trial| run_trial(scene, &affinities, costs, trial, stats);
+    let mut best = run(Trial::ALL[0]);
     let trials = knobs.non_spill_trials.max(1) as usize;
     for &trial in Trial::ALL.iter().take(trials).skip(1) {
         if best.failed.is_empty() {
             break;
         }
-        let placed = run(trial, &apart);
+        let placed = run(trial);
         if placed.failed.len() < best.failed.len() {
             best = placed;
         }
     }
-    if best.failed.is_empty() || joins == Joins::All {
-        return best;
-    }
-    let mut last: Option<Placed> = None;
-    for left in (0..PARTINGS).rev() {
-        match left {
-            0 => apart.extend(affinities.iter().map(|a| a.to)),
-            _ => part(problem, ranges, last.as_ref().unwrap_or(&best), &mut apart),
-        }
-        let placed = run(Trial::ProgramOrder, &apart);
-        if placed.failed.is_empty() {
-            stats.undone += apart.iter().count() as u32;
-            return placed;
-        }
-        last = Some(placed);
-    }
+    stats.undone += best.clusters.undone();
     best
-}
-
-/// Adds the values that found no register, and those in the way of each where they are
-/// cheapest: joined to nothing, they leave gaps for one another.
-fn part(problem: &Problem, ranges: &LiveRanges, placed: &Placed, apart: &mut EntitySet<Value>) {
-    let costs = costs(problem);
-    let mut index = OverlapIndex::new(ranges);
-    let mut spared = EntitySet::new();
-    for &cluster in &placed.failed {
-        let (info, colours) = (placed.clusters.info(cluster), &placed.colours);
-        let victims = guidance::victims(problem, &mut index, info, colours, &costs, &spared);
-        let victims = victims.unwrap_or_default();
-        spared.extend(victims.iter().copied());
-        apart.extend(victims);
-        apart.extend(info.members.iter().map(|m| m.value));
-    }
 }
 
 fn run_trial(
@@ -258,7 +201,6 @@ fn run_trial(
     affinities: &[Affinity],
     costs: Option<&Costs>,
     trial: Trial,
-    apart: &EntitySet<Value>,
     stats: &mut Stats,
 ) -> Placed {
     let Scene {
@@ -271,7 +213,7 @@ fn run_trial(
     let mut clock = Clock::start();
     let mut clusters = Clusters::new(program, ranges, target.files().len());
     let coalescer = Coalescer::new(program, target, ranges, knobs);
-    coalescer.run(&mut clusters, affinities, apart);
+    coalescer.run(&mut clusters, affinities);
     clock.lap(stats, "coalesce");
     let mut colours: Colours = SecondaryMap::new();
     colours.resize(program.values.len());

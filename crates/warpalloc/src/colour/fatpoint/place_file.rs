@@ -68,21 +68,21 @@ impl Placement<'_> {
 
     fn narrow(&mut self, mut assign: Assign<1>) -> Vec<Cluster> {
         match self.place(&mut assign) {
-            true => assign.finish(),
+            true => self.finish(assign),
             false => self.half(assign.widened()),
         }
     }
 
     fn half(&mut self, mut assign: Assign<2>) -> Vec<Cluster> {
         match self.place(&mut assign) {
-            true => assign.finish(),
+            true => self.finish(assign),
             false => self.full(assign.widened()),
         }
     }
 
     fn full(&mut self, mut assign: Assign<4>) -> Vec<Cluster> {
         match self.place(&mut assign) {
-            true => assign.finish(),
+            true => self.finish(assign),
             false => self.packed(assign.widened()),
         }
     }
@@ -90,6 +90,11 @@ impl Placement<'_> {
     /// Eight words reach beyond any file, so that nothing is left to be widened.
     fn packed(&mut self, mut assign: Assign<8>) -> Vec<Cluster> {
         assign.place_all(self.clusters, self.order, self.colours);
+        self.finish(assign)
+    }
+
+    fn finish<const W: usize>(&mut self, mut assign: Assign<W>) -> Vec<Cluster> {
+        assign.place_by_evicting(self.clusters, self.colours);
         assign.finish()
     }
 

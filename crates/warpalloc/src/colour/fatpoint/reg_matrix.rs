@@ -92,10 +92,30 @@ impl<const W: usize> RegMatrix<W> {
             return;
         }
         for word in low..=high {
-            let from = unit.max(64 * word) - 64 * word;
-            let to = (unit + width).min(64 * word + 64) - 64 * word;
-            let bits = (u64::MAX >> (64 - (to - from))) << from;
-            self.mark_word(segment, word, bits);
+            self.mark_word(segment, word, bits_of(word, unit, width));
+        }
+    }
+
+    /// Takes back a mark.
+    pub fn clear(&mut self, segment: Segment, unit: usize, width: usize) {
+        for word in unit / 64..=(unit + width - 1) / 64 {
+            self.clear_word(segment, word, bits_of(word, unit, width));
+        }
+    }
+
+    /// Nobody else holds the units where the segment did, but perhaps elsewhere in a span.
+    fn clear_word(&mut self, segment: Segment, word: usize, bits: u64) {
+        let Parts { head, spans, tail } = Parts::of(segment);
+        release(&mut self.rows[head], word, bits);
+        release(&mut self.any[spans.clone()], word, bits);
+        release(&mut self.whole[spans], word, bits);
+        release(&mut self.rows[tail], word, bits);
+        for span in ends(segment) {
+            let first = span << SHIFT;
+            let last = (first + (1 << SHIFT)).min(self.rows.len());
+            let rows = self.rows[first..last].iter();
+            self.any[span].0[word] =
+                rows.fold(self.whole[span].0[word], |any, row| any | row.0[word]);
         }
     }
 
@@ -163,6 +183,21 @@ fn hold<const W: usize>(rows: &mut [UnitSet<W>], word: usize, bits: u64) {
     }
 }
 
+#[inline(always)]
+fn release<const W: usize>(rows: &mut [UnitSet<W>], word: usize, bits: u64) {
+    for row in rows {
+        row.0[word] &= !bits;
+    }
+}
+
+/// The bits of `word` that stand for `width` units from `unit` on.
+#[inline(always)]
+fn bits_of(word: usize, unit: usize, width: usize) -> u64 {
+    let from = unit.max(64 * word) - 64 * word;
+    let to = (unit + width).min(64 * word + 64) - 64 * word;
+    (u64::MAX >> (64 - (to - from))) << from
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +233,49 @@ mod tests {
                 for row in &mut rows[start..end] {
                     (unit..unit + width).for_each(|u| row.insert(u));
                 }
+            }
+        }
+    }
+
+    /// Marks that are taken back leave what others hold, in the same span too.
+    #[test]
+    fn a_mark_that_is_taken_back_leaves_the_others() {
+        let mut rng = Rng::new(7);
+        for positions in [5usize, 64, 65, 700] {
+            let mut occupancy: RegMatrix<2> = RegMatrix::new(positions as u32, &Scratch::default());
+            let mut rows = vec![UnitSet::<2>::EMPTY; positions];
+            let mut marks: Vec<(Segment, usize, usize)> = Vec::new();
+            for _ in 0..600 {
+                let start = rng.below(positions);
+                let end = start + 1 + rng.below(positions - start);
+                let covered = |s: Segment| s.start as usize..s.end as usize;
+                let segment = Segment {
+                    start: start as u32,
+                    end: end as u32,
+                };
+                let (unit, width) = (rng.below(120), 1 + rng.below(8));
+                let units = UnitSet::of(unit..unit + width);
+                let mut held = UnitSet::EMPTY;
+                occupancy.gather(segment, &mut held);
+                if held.and(&units).is_empty() {
+                    occupancy.mark(segment, unit, width);
+                    rows[covered(segment)]
+                        .iter_mut()
+                        .for_each(|row| row.add(&units));
+                    marks.push((segment, unit, width));
+                } else {
+                    let (segment, unit, width) = marks.swap_remove(rng.below(marks.len()));
+                    occupancy.clear(segment, unit, width);
+                    let units = UnitSet::of(unit..unit + width);
+                    rows[covered(segment)]
+                        .iter_mut()
+                        .for_each(|row| row.subtract(&units));
+                }
+                let mut expected = UnitSet::EMPTY;
+                rows[start..end].iter().for_each(|row| expected.add(row));
+                let mut found = UnitSet::EMPTY;
+                occupancy.gather(segment, &mut found);
+                assert_eq!(found, expected, "{start}..{end} of {positions}");
             }
         }
     }

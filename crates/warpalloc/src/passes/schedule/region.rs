@@ -349,7 +349,7 @@ impl<'a> Meter<'a> {
 }
 
 /// Adds units file by file.
-pub(super) fn add(units: &mut Units, more: &Units) {
+fn add(units: &mut Units, more: &Units) {
     units.iter_mut().zip(more).for_each(|(u, m)| *u += m);
 }
 

@@ -8,10 +8,10 @@
 //! what no order avoids and rises only to the smallest excess that was refused, so the
 //! first order found is the best there is.
 
-use super::region::{Node, Region, Units, Version, add};
-use cranelift_entity::{EntityRef, PrimaryMap};
+use super::region::{Node, Region};
+use crate::target::MAX_FILES;
+use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
-use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Larger regions are left to the heuristics.
@@ -34,27 +34,28 @@ pub(super) fn best_order(
     allowance: &mut usize,
     seen: &mut FxHashSet<u64>,
 ) -> Option<Vec<Node>> {
-    let count = region.nodes.len();
-    if count > MOST_NODES || bounds.is_empty() {
+    if region.nodes.len() > MOST_NODES || bounds.is_empty() {
         return None;
     }
-    let limit = match count <= SMALL {
-        true => *allowance,
-        false => MOST_SETS.min(*allowance),
-    };
-    let mut search = Search::new(region, bounds.start, limit, seen);
-    let found = search.raise_bound(bounds.end);
-    *allowance -= limit - search.left;
-    found.then_some(search.order)
+    let mut files = region.versions.values().map(|version| version.file);
+    let first = files.next()?;
+    // Most regions have values of one file, and no order changes what others lack.
+    if files.all(|file| file == first) {
+        return Search::new(region, [first], seen).best_order(bounds, allowance);
+    }
+    let all: [usize; MAX_FILES] = std::array::from_fn(|file| file);
+    Search::new(region, all, seen).best_order(bounds, allowance)
 }
 
-struct Search<'a> {
-    region: &'a Region,
-    /// Units in use.
-    units: Units,
-    choices: Vec<Choice>,
-    /// The readers of each version that ends in the region, as a set; of others, none.
-    readers: PrimaryMap<Version, u64>,
+/// A search that follows the units of `FILES` files.
+struct Search<'a, const FILES: usize> {
+    /// Units that are lacking of each file, less than none where some are left.
+    lacking: [i32; FILES],
+    /// Units that are lacking of other files.
+    elsewhere: i32,
+    choices: Vec<Choice<FILES>>,
+    /// The versions of several readers that end in the region, for one choice after the other.
+    shared: Vec<Shared>,
     bound: i32,
     /// Smallest excess above the bound that was met.
     refused: i32,
@@ -65,63 +66,93 @@ struct Search<'a> {
 }
 
 /// A node, and what running it now would do.
-#[derive(Clone, Copy, Default)]
-struct Choice {
+struct Choice<const FILES: usize> {
     /// What must run before it, and after it, as sets.
     preds: u64,
     succs: u64,
-    /// How many more units are in use once it has run. It is less by what it reads as the
-    /// last reader, which follows the nodes that have run.
-    change: Units,
-    /// Units of results that nothing reads.
-    dead: Units,
+    /// How many more units are in use once it has run; less for what it is the last to read.
+    change: [i32; FILES],
+    /// Units of results that nothing reads, and of those that it writes early.
+    dead: [i32; FILES],
+    early: [i32; FILES],
+    /// Those of the shared versions that it reads.
+    shared: Range<usize>,
 }
 
-impl<'a> Search<'a> {
-    fn new(
-        region: &'a Region,
-        bound: i32,
-        left: usize,
-        seen: &'a mut FxHashSet<u64>,
-    ) -> Search<'a> {
+#[derive(Clone, Copy)]
+struct Shared {
+    readers: u64,
+    /// Position of its file among those of the search.
+    file: usize,
+    width: i32,
+}
+
+impl<'a, const FILES: usize> Search<'a, FILES> {
+    /// A search of `region`, whose values are all in `files`.
+    fn new(region: &Region, files: [usize; FILES], seen: &'a mut FxHashSet<u64>) -> Self {
         let set = |nodes: &[Node]| nodes.iter().fold(0u64, |set, n| set | 1 << n.index());
-        let nodes = region.nodes.values().map(|node| Choice {
-            preds: set(&node.preds),
-            succs: set(&node.succs),
-            ..Choice::default()
-        });
-        let mut choices: Vec<Choice> = nodes.collect();
-        for version in region.versions.values() {
-            if let Some(writer) = version.writer {
-                let writer = &mut choices[writer.index()];
-                match version.leaves || !version.readers.is_empty() {
-                    true => writer.change[version.file] += version.width,
-                    false => writer.dead[version.file] += version.width,
+        let place = |file: usize| files.iter().position(|&f| f == file).unwrap_or(0);
+        let mut choices = Vec::with_capacity(region.nodes.len());
+        let mut shared = Vec::new();
+        for node in region.nodes.values() {
+            let mut choice = Choice {
+                preds: set(&node.preds),
+                succs: set(&node.succs),
+                change: [0; FILES],
+                dead: [0; FILES],
+                early: node
+                    .early
+                    .map_or([0; FILES], |early| files.map(|f| early[f])),
+                shared: shared.len()..shared.len(),
+            };
+            for &version in &node.writes {
+                let info = &region.versions[version];
+                match region.unread[version] {
+                    0 => choice.dead[place(info.file)] += info.width,
+                    _ => choice.change[place(info.file)] += info.width,
                 }
             }
-            if let ([reader], false) = (&version.readers[..], version.leaves) {
-                choices[reader.index()].change[version.file] -= version.width;
+            for &version in &node.reads {
+                let info = &region.versions[version];
+                let (file, width) = (place(info.file), info.width);
+                match region.unread[version] {
+                    1 => choice.change[file] -= width,
+                    _ if info.leaves => {}
+                    _ => shared.push(Shared {
+                        readers: set(&info.readers),
+                        file,
+                        width,
+                    }),
+                }
             }
+            choice.shared.end = shared.len();
+            choices.push(choice);
         }
-        let ending = region
-            .versions
-            .values()
-            .map(|version| match version.leaves {
-                true => 0,
-                false => set(&version.readers),
-            });
         seen.clear();
+        let lacking = files.map(|file| region.start[file] - region.budget[file]);
         Search {
-            region,
-            units: region.start,
-            readers: ending.collect(),
-            bound,
-            refused: i32::MAX,
-            seen,
-            left,
+            lacking,
+            elsewhere: region.excess(&region.start) - excess(&lacking),
             order: Vec::with_capacity(choices.len()),
             choices,
+            shared,
+            bound: 0,
+            refused: i32::MAX,
+            seen,
+            left: 0,
         }
+    }
+
+    /// An order of the least excess within `bounds`.
+    fn best_order(mut self, bounds: Range<i32>, allowance: &mut usize) -> Option<Vec<Node>> {
+        let limit = match self.choices.len() <= SMALL {
+            true => *allowance,
+            false => MOST_SETS.min(*allowance),
+        };
+        (self.bound, self.left) = (bounds.start - self.elsewhere, limit);
+        let found = self.raise_bound(bounds.end - self.elsewhere);
+        *allowance -= limit - self.left;
+        found.then_some(self.order)
     }
 
     /// Whether an order within the lowest possible bound below `known` was found.
@@ -144,81 +175,92 @@ impl<'a> Search<'a> {
     /// `ready` may; if so, the order is complete.
     fn finish(&mut self, done: u64, ready: u64) -> bool {
         super::count_step();
-        if self.order.len() == self.choices.len() {
+        if ready == 0 {
             return true;
         }
         if self.left == 0 || !self.seen.insert(done) {
             return false;
         }
         self.left -= 1;
-        for step in self.steps(ready) {
-            let index = step.node.index();
+        let mut steps = self.steps(ready);
+        while let Some(index) = self.first(steps) {
+            steps &= !(1 << index);
             let done = done | 1 << index;
             let waiting = bits(self.choices[index].succs);
             let released = waiting.filter(|&succ| self.choices[succ].preds & !done == 0);
             let ready = released.fold(ready & !(1 << index), |set, succ| set | 1 << succ);
-            self.run(step.node, done, 1);
-            self.order.push(step.node);
+            self.run(index, done, 1);
+            self.order.push(Node::new(index));
             if self.finish(done, ready) {
                 return true;
             }
             self.order.pop();
-            self.run(step.node, done, -1);
+            self.run(index, done, -1);
         }
         false
     }
 
-    /// Runs `node`, which makes the nodes that have run those of `done`; with the other sign,
+    /// Runs a node, which makes the nodes that have run those of `done`; with the other sign,
     /// takes it back.
-    fn run(&mut self, node: Node, done: u64, sign: i32) {
-        let change = self.choices[node.index()].change;
-        add(&mut self.units, &change.map(|units| sign * units));
-        for &version in &self.region.nodes[node].reads {
-            let left = self.readers[version] & !done;
+    fn run(&mut self, index: usize, done: u64, sign: i32) {
+        let Choice { change, shared, .. } = &self.choices[index];
+        add(&mut self.lacking, &change.map(|units| sign * units));
+        for &Shared {
+            readers,
+            file,
+            width,
+        } in &self.shared[shared.clone()]
+        {
+            let left = readers & !done;
             if left.is_power_of_two() {
-                let version = &self.region.versions[version];
-                let last = &mut self.choices[left.trailing_zeros() as usize];
-                last.change[version.file] -= sign * version.width;
+                self.choices[left.trailing_zeros() as usize].change[file] -= sign * width;
             }
         }
     }
 
-    /// What may run next, in the order in which it is tried: one that leaves no file fuller
-    /// alone, else by what they take in large regions, and as in the source in small ones.
-    fn steps(&mut self, ready: u64) -> SmallVec<[Step; 8]> {
-        let mut steps: SmallVec<[Step; 8]> = SmallVec::new();
+    /// What may run next: one that leaves no file fuller, if there is one, or all that keep
+    /// within the bound.
+    fn steps(&mut self, ready: u64) -> u64 {
+        let mut steps = 0;
         let mut free = None;
-        let before = self.region.excess(&self.units);
         for index in bits(ready) {
-            let node = Node::new(index);
-            let Choice { change, dead, .. } = &self.choices[index];
-            let mut after = self.units;
-            add(&mut after, change);
-            add(&mut after, dead);
-            let mut excess = before.max(self.region.excess(&after));
-            if let Some(early) = &self.region.nodes[node].early {
-                let mut moment = self.units;
-                add(&mut moment, early);
-                excess = excess.max(self.region.excess(&moment));
-            }
+            let choice = &self.choices[index];
+            let [mut before, mut after] = [self.lacking; 2];
+            add(&mut before, &choice.early);
+            add(&mut after, &choice.change);
+            add(&mut after, &choice.dead);
+            let excess = excess(&before).max(excess(&after));
             if excess > self.bound {
                 self.refused = self.refused.min(excess);
                 continue;
             }
-            let growth = change.iter().sum();
-            let step = Step { node, growth };
-            if free.is_none() && change.iter().all(|&units| units <= 0) {
-                free = Some(step);
+            steps |= 1 << index;
+            if free.is_none() && choice.change.iter().all(|&units| units <= 0) {
+                free = Some(1 << index);
             }
-            steps.push(step);
         }
-        if let Some(free) = free {
-            steps = SmallVec::from_slice(&[free]);
-        } else if self.choices.len() > SMALL {
-            steps.sort_by_key(|step| step.growth);
-        }
-        steps
+        free.unwrap_or(steps)
     }
+
+    /// The step to try first: in small regions as in the source, and in large ones that which
+    /// takes the fewest units.
+    fn first(&self, steps: u64) -> Option<usize> {
+        match self.choices.len() <= SMALL {
+            true => bits(steps).next(),
+            false => {
+                bits(steps).min_by_key(|&index| self.choices[index].change.iter().sum::<i32>())
+            }
+        }
+    }
+}
+
+/// How many units are lacking, over all files.
+fn excess<const FILES: usize>(lacking: &[i32; FILES]) -> i32 {
+    lacking.iter().map(|&units| units.max(0)).sum()
+}
+
+fn add<const FILES: usize>(units: &mut [i32; FILES], more: &[i32; FILES]) {
+    units.iter_mut().zip(more).for_each(|(u, m)| *u += m);
 }
 
 /// The members of a set.
@@ -228,11 +270,4 @@ fn bits(mut set: u64) -> impl Iterator<Item = usize> {
         set &= set.wrapping_sub(1);
         lowest
     })
-}
-
-#[derive(Clone, Copy)]
-struct Step {
-    node: Node,
-    /// How many more units are in use once it has run.
-    growth: i32,
 }

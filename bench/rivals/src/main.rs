@@ -66,6 +66,9 @@ struct Args {
     /// Where the table goes; `-` is standard output
     #[arg(long, default_value = "bench/results/rivals.md")]
     out: PathBuf,
+    /// Where one line per function and allocator goes, values separated by tabs
+    #[arg(long, value_name = "FILE")]
+    per_function: Option<PathBuf>,
     /// Shapes of generated functions
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = [Shape::Mixed])]
     shapes: Vec<Shape>,
@@ -167,6 +170,9 @@ fn main() -> Result<ExitCode> {
     };
     text += &body;
     write(&args.out, text.trim_end())?;
+    if let Some(path) = &args.per_function {
+        write(path, measurer.lines.trim_end())?;
+    }
     Ok(match failures.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

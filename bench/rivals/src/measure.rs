@@ -46,8 +46,13 @@ pub struct Measurer<'a> {
     pub runs: usize,
     pub checked: u64,
     pub failures: Vec<String>,
+    /// One line per function and allocator, for `--per-function`.
+    pub lines: String,
     jobs: u64,
 }
+
+/// The columns of [`Measurer::lines`].
+pub const COLUMNS: &str = "function\tinstructions\tK\tMaxLive\tallocator\tcost\tmoves\tstores\treloads\tremats\tns\tbytes\n";
 
 /// Functions that take little time are run more often, for at most this long.
 const WORTH_REPEATING: Duration = Duration::from_millis(60);
@@ -64,6 +69,7 @@ impl<'a> Measurer<'a> {
             runs,
             checked: 0,
             failures: Vec::new(),
+            lines: COLUMNS.to_owned(),
             jobs: 0,
         }
     }
@@ -102,8 +108,33 @@ impl<'a> Measurer<'a> {
             }
             runs += 1;
         }
-        Ok(Sample { outcomes, ..sample })
+        let sample = Sample { outcomes, ..sample };
+        for (allocator, outcome) in self.allocators.iter().zip(&sample.outcomes) {
+            if let Some(outcome) = outcome {
+                self.lines += &line(&f.name, &sample, &allocator.name, outcome);
+            }
+        }
+        Ok(sample)
     }
+}
+
+fn line(function: &str, of: &Sample, allocator: &str, outcome: &Outcome) -> String {
+    let counts = &outcome.counts;
+    let bytes = outcome
+        .peak
+        .map_or(String::new(), |bytes| bytes.to_string());
+    format!(
+        "{function}\t{}\t{}\t{}\t{allocator}\t{}\t{}\t{}\t{}\t{}\t{}\t{bytes}\n",
+        of.insts,
+        of.k,
+        of.max_live,
+        counts.cost,
+        counts.moves,
+        counts.stores,
+        counts.loads,
+        counts.remats,
+        outcome.nanos,
+    )
 }
 
 /// Everything but the time, with the code checked.

@@ -8,21 +8,26 @@ use crate::frame::spill_space;
 use crate::function::Inst;
 use crate::ir::Program;
 use crate::stats::{Clock, Stats};
+use crate::target::MAX_FILES;
 
 impl<'a> Pipeline<'a> {
     /// The allocation of one walk over the blocks, which is compared with no other; none
     /// where a pinned value finds no place.
     pub(super) fn walk(&self) -> Result<Option<Allocation>, Error> {
         let mut stats = self.stats();
-        let Some(mut scan) = self.scan(None, &mut stats)? else {
+        // Nothing is measured twice where an order is certain to be looked for.
+        let mut order = match self.options.schedule && self.is_over_budget_at_ends() {
+            true => self.timed_order(&mut stats),
+            false => None,
+        };
+        let is_scheduled = order.is_some();
+        let Some(mut scan) = self.scan(order, &mut stats)? else {
             return Ok(None);
         };
-        if self.options.schedule && scan.is_over_budget() {
-            let mut clock = Clock::start();
-            let order = self.order();
-            clock.lap(&mut stats, "schedule");
+        if !is_scheduled && self.options.schedule && scan.is_over_budget() {
+            order = self.timed_order(&mut stats);
             if order.is_some() {
-                let Some(scheduled) = self.scan(order.clone(), &mut stats)? else {
+                let Some(scheduled) = self.scan(order, &mut stats)? else {
                     return Ok(None);
                 };
                 scan = scheduled;
@@ -33,6 +38,28 @@ impl<'a> Pipeline<'a> {
             Walk::Stuck => self.naive(stats).map(Some),
             Walk::Unpinned => Ok(None),
         }
+    }
+
+    /// A schedule of lower pressure, if there is one.
+    fn timed_order(&self, stats: &mut Stats) -> Option<Vec<Inst>> {
+        let mut clock = Clock::start();
+        let order = self.order().clone();
+        clock.lap(stats, "schedule");
+        order
+    }
+
+    /// Whether more is live at the end of some block than a file has, in any order.
+    fn is_over_budget_at_ends(&self) -> bool {
+        let (function, target) = (self.function, self.target);
+        function.blocks().any(|block| {
+            let mut units = [0; MAX_FILES];
+            for vreg in self.liveness.live_out(block) {
+                let class = target.class(function.vreg(vreg).class);
+                units[class.file.index()] += class.width;
+            }
+            let mut files = target.files();
+            files.any(|(file, info)| units[file.index()] > info.capacity)
+        })
     }
 
     /// The function in this order, ready for a walk over its blocks.

@@ -10,8 +10,8 @@
 
 use super::{Liveness, Moment, PressureWalk};
 use crate::function::{Clobbers, Function, Inst};
-use crate::target::{File, PReg, SpillPath, Target};
-use std::collections::BTreeSet;
+use crate::target::{File, FileInfo, MAX_FILES, PReg, SpillPath, Target};
+use smallvec::SmallVec;
 
 /// The least highest register of the main file plus one, for `function` in its order.
 pub fn register_floor(function: &Function, target: &Target, liveness: &Liveness) -> usize {
@@ -20,45 +20,44 @@ pub fn register_floor(function: &Function, target: &Target, liveness: &Liveness)
         let class = target.class(function.vreg(vreg).class);
         (class.file, class.width)
     };
-    let per_register = target.file(File::MAIN).units_per_reg;
-    let carried_in_main = |units: &[usize]| -> usize {
-        let files = target.files();
-        let through_main = files.filter(|(_, info)| info.spill == SpillPath::Via(File::MAIN));
-        let beyond = through_main.map(|(file, info)| {
-            let units = units[file.index()].saturating_sub(info.capacity);
-            units * per_register / info.units_per_reg
-        });
-        beyond.sum()
+    let main = target.file(File::MAIN);
+    let carried: SmallVec<[_; MAX_FILES]> = target
+        .files()
+        .filter(|(_, info)| info.spill == SpillPath::Via(File::MAIN))
+        .collect();
+    let beyond = |units: &[usize], (file, info): &(File, &FileInfo)| {
+        let units = units[file.index()].saturating_sub(info.capacity);
+        units * main.units_per_reg / info.units_per_reg
     };
     let mut floor = 0;
     let mut walk = PressureWalk::new(function, liveness, files, size);
     for block in function.blocks() {
         walk.block(block, |moment, units| {
-            let carried = carried_in_main(units);
-            floor = floor.max(units[File::MAIN.index()] + carried);
-            if let Moment::After(inst) = moment {
-                let across = units[File::MAIN.index()] - written_units(function, target, inst);
+            let in_main = units[File::MAIN.index()];
+            let carried = carried.iter().map(|file| beyond(units, file));
+            floor = floor.max(in_main + carried.sum::<usize>());
+            if let Moment::After(inst) = moment
+                && function.inst(inst).clobbers != Clobbers::None
+            {
+                let across = in_main - written_units(function, target, inst);
                 floor = floor.max(top_outside(function, target, inst, across));
             }
         });
     }
-    floor.div_ceil(per_register)
+    floor.div_ceil(main.units_per_reg)
 }
 
 /// Units of the main file that `inst` writes.
 fn written_units(function: &Function, target: &Target, inst: Inst) -> usize {
     let written = function.operands(inst).iter().filter(|o| o.role.writes());
-    let distinct: BTreeSet<_> = written.map(|o| o.vreg).collect();
-    let classes = distinct
-        .into_iter()
-        .map(|v| target.class(function.vreg(v).class));
+    let classes = written.map(|o| target.class(function.vreg(o.vreg).class));
     let general = classes.filter(|class| class.file == File::MAIN);
     general.map(|class| class.width).sum()
 }
 
 /// How far up the file `units` that survive `inst` reach at least.
 fn top_outside(function: &Function, target: &Target, inst: Inst, units: usize) -> usize {
-    if units == 0 || function.inst(inst).clobbers == Clobbers::None {
+    if units == 0 {
         return 0;
     }
     let clobbered = function.clobbers(target, inst);

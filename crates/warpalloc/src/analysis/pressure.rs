@@ -17,7 +17,7 @@
 
 use super::{Code, LiveSet, Liveness};
 use crate::function::{Block, Function, Inst, Role};
-use crate::target::{File, Target};
+use crate::target::{File, MAX_FILES, Target};
 use cranelift_entity::EntityRef;
 
 /// A moment at which values occupy registers.
@@ -107,10 +107,11 @@ pub struct PressureWalk<'a, C: Code, S> {
     liveness: &'a Liveness<C::Value>,
     size: S,
     live: LiveSet<C::Value>,
+    files: usize,
     /// Units of the live values, per file.
-    units: Vec<usize>,
+    units: [usize; MAX_FILES],
     /// The same with what counts only at one moment.
-    moment: Vec<usize>,
+    moment: [usize; MAX_FILES],
 }
 
 impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
@@ -126,8 +127,9 @@ impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
             liveness,
             size,
             live: LiveSet::new(code.value_count()),
-            units: vec![0; files],
-            moment: vec![0; files],
+            files,
+            units: [0; MAX_FILES],
+            moment: [0; MAX_FILES],
         }
     }
 
@@ -142,43 +144,30 @@ impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
         }
         for point in code.points(block).rev() {
             let written = || code.accesses(point).filter(|(_, role)| role.writes());
-            self.start_moment();
-            for (value, _) in written() {
-                self.add_unless_live(value);
-            }
-            visit(Moment::After(point), &self.moment);
+            self.moment = self.units;
             for (value, _) in written() {
                 self.leave(value);
             }
+            visit(Moment::After(point), &self.moment[..self.files]);
             for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {
                 self.enter(value);
             }
-            self.start_moment();
+            self.moment = self.units;
             for (value, _) in code.accesses(point).filter(is_early) {
                 self.add(value);
             }
-            visit(Moment::Before(point), &self.moment);
+            visit(Moment::Before(point), &self.moment[..self.files]);
         }
-        self.start_moment();
+        self.moment = self.units;
         for value in code.parameters(block) {
-            self.add_unless_live(value);
+            self.leave(value);
         }
-        visit(Moment::Entry(block), &self.moment);
-    }
-
-    fn start_moment(&mut self) {
-        self.moment.copy_from_slice(&self.units);
+        visit(Moment::Entry(block), &self.moment[..self.files]);
     }
 
     fn add(&mut self, value: C::Value) {
         let (file, width) = (self.size)(value);
         self.moment[file.index()] += width;
-    }
-
-    fn add_unless_live(&mut self, value: C::Value) {
-        if !self.live.contains(value) {
-            self.add(value);
-        }
     }
 
     fn enter(&mut self, value: C::Value) {
@@ -188,10 +177,12 @@ impl<'a, C: Code, S: Fn(C::Value) -> (File, usize)> PressureWalk<'a, C, S> {
         }
     }
 
+    /// Takes out a value that is written; one that nothing reads counts at this moment alone.
     fn leave(&mut self, value: C::Value) {
-        if self.live.remove(value) {
-            let (file, width) = (self.size)(value);
-            self.units[file.index()] -= width;
+        let (file, width) = (self.size)(value);
+        match self.live.remove(value) {
+            true => self.units[file.index()] -= width,
+            false => self.moment[file.index()] += width,
         }
     }
 }

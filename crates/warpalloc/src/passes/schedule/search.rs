@@ -4,11 +4,11 @@
 //! region can be finished within a bound needs an answer once per set. Two rules keep the
 //! sets few. An instruction that fits the bound and leaves no file fuller than it was can
 //! run at once: no later instruction is worse off for it, because a value it is the last
-//! to read now, it would also be the last to read later. And the bound starts at
-//! what no order avoids and rises only to the smallest excess that was refused, so the
-//! first order found is the best there is.
+//! to read now, it would also be the last to read later. And a bound that is too low costs
+//! most, because all sets are visited, so the first is just below what is known, and each
+//! order that is found lowers it below its own excess, until there is none.
 
-use super::region::{Node, Region};
+use super::region::{Meter, Node, Region};
 use crate::target::MAX_FILES;
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
@@ -19,7 +19,7 @@ pub(super) const MOST_NODES: usize = 64;
 /// Regions up to this size are searched to the end.
 const SMALL: usize = 16;
 /// Sets to visit in larger ones before giving up.
-const MOST_SETS: usize = 4_000;
+const MOST_SETS: usize = 1_000;
 
 /// Sets to visit in one function before giving up on searching.
 pub(super) const ALLOWANCE: usize = 300_000;
@@ -41,10 +41,10 @@ pub(super) fn best_order(
     let first = files.next()?;
     // Most regions have values of one file, and no order changes what others lack.
     if files.all(|file| file == first) {
-        return Search::new(region, [first], seen).best_order(bounds, allowance);
+        return Search::new(region, [first], seen).best_order(region, bounds, allowance);
     }
     let all: [usize; MAX_FILES] = std::array::from_fn(|file| file);
-    Search::new(region, all, seen).best_order(bounds, allowance)
+    Search::new(region, all, seen).best_order(region, bounds, allowance)
 }
 
 /// A search that follows the units of `FILES` files.
@@ -57,8 +57,6 @@ struct Search<'a, const FILES: usize> {
     /// The versions of several readers that end in the region, for one choice after the other.
     shared: Vec<Shared>,
     bound: i32,
-    /// Smallest excess above the bound that was met.
-    refused: i32,
     /// Sets from which the region cannot be finished within the bound.
     seen: &'a mut FxHashSet<u64>,
     left: usize,
@@ -128,51 +126,59 @@ impl<'a, const FILES: usize> Search<'a, FILES> {
             choice.shared.end = shared.len();
             choices.push(choice);
         }
-        seen.clear();
         let lacking = files.map(|file| region.start[file] - region.budget[file]);
         Search {
             lacking,
             elsewhere: region.excess(&region.start) - excess(&lacking),
-            order: Vec::with_capacity(choices.len()),
             choices,
             shared,
             bound: 0,
-            refused: i32::MAX,
             seen,
             left: 0,
+            order: Vec::new(),
         }
     }
 
-    /// An order of the least excess within `bounds`.
-    fn best_order(mut self, bounds: Range<i32>, allowance: &mut usize) -> Option<Vec<Node>> {
+    /// An order of an excess within `bounds`, the best one found.
+    fn best_order(
+        mut self,
+        region: &Region,
+        bounds: Range<i32>,
+        allowance: &mut usize,
+    ) -> Option<Vec<Node>> {
         let limit = match self.choices.len() <= SMALL {
             true => *allowance,
             false => MOST_SETS.min(*allowance),
         };
-        (self.bound, self.left) = (bounds.start - self.elsewhere, limit);
-        let found = self.raise_bound(bounds.end - self.elsewhere);
+        self.left = limit;
+        let mut best = None;
+        let mut known = bounds.end;
+        while known > bounds.start
+            && let Some(order) = self.order_within(known - 1)
+        {
+            let mut meter = Meter::new(region);
+            known = order.iter().map(|&node| meter.run(node)).max()?;
+            best = Some(order);
+        }
         *allowance -= limit - self.left;
-        found.then_some(self.order)
+        best
     }
 
-    /// Whether an order within the lowest possible bound below `known` was found.
-    fn raise_bound(&mut self, known: i32) -> bool {
+    /// An order of at most this excess, if it is found.
+    fn order_within(&mut self, bound: i32) -> Option<Vec<Node>> {
+        self.bound = bound - self.elsewhere;
+        self.seen.clear();
         let nodes = self.choices.iter().enumerate();
         let sources = nodes.filter(|(_, choice)| choice.preds == 0);
         let ready = sources.fold(0, |set, (index, _)| set | 1 << index);
-        while self.bound < known {
-            if self.finish(0, ready) {
-                return true;
-            }
-            // Once no set is left to visit nothing is refused, which ends the search.
-            self.bound = std::mem::replace(&mut self.refused, i32::MAX);
-            self.seen.clear();
-        }
-        false
+        self.finish(0, ready).then(|| {
+            self.order.reverse();
+            std::mem::take(&mut self.order)
+        })
     }
 
     /// Whether the region can be finished once the nodes in `done` have run, so that those in
-    /// `ready` may; if so, the order is complete.
+    /// `ready` may; if so, the order of the others is put down, last first.
     fn finish(&mut self, done: u64, ready: u64) -> bool {
         super::count_step();
         if ready == 0 {
@@ -190,12 +196,12 @@ impl<'a, const FILES: usize> Search<'a, FILES> {
             let released = waiting.filter(|&succ| self.choices[succ].preds & !done == 0);
             let ready = released.fold(ready & !(1 << index), |set, succ| set | 1 << succ);
             self.run(index, done, 1);
-            self.order.push(Node::new(index));
-            if self.finish(done, ready) {
+            let is_finished = self.finish(done, ready);
+            self.run(index, done, -1);
+            if is_finished {
+                self.order.push(Node::new(index));
                 return true;
             }
-            self.order.pop();
-            self.run(index, done, -1);
         }
         false
     }
@@ -220,9 +226,8 @@ impl<'a, const FILES: usize> Search<'a, FILES> {
 
     /// What may run next: one that leaves no file fuller, if there is one, or all that keep
     /// within the bound.
-    fn steps(&mut self, ready: u64) -> u64 {
+    fn steps(&self, ready: u64) -> u64 {
         let mut steps = 0;
-        let mut free = None;
         for index in bits(ready) {
             let choice = &self.choices[index];
             let [mut before, mut after] = [self.lacking; 2];
@@ -231,15 +236,14 @@ impl<'a, const FILES: usize> Search<'a, FILES> {
             add(&mut after, &choice.dead);
             let excess = excess(&before).max(excess(&after));
             if excess > self.bound {
-                self.refused = self.refused.min(excess);
                 continue;
             }
-            steps |= 1 << index;
-            if free.is_none() && choice.change.iter().all(|&units| units <= 0) {
-                free = Some(1 << index);
+            if choice.change.iter().all(|&units| units <= 0) {
+                return 1 << index;
             }
+            steps |= 1 << index;
         }
-        free.unwrap_or(steps)
+        steps
     }
 
     /// The step to try first: in small regions as in the source, and in large ones that which

@@ -19,7 +19,7 @@ mod attempts;
 mod tests;
 mod walk;
 
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, Edit, Point};
 use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, CleanupCounts, Code, Inserted, legal_moves};
 use crate::colour::scan::Walk;
@@ -31,7 +31,7 @@ use crate::cycles::AddedCycles;
 use crate::emit::emit;
 use crate::error::Error;
 use crate::frame::{self, spill_space};
-use crate::function::{Function, Inst};
+use crate::function::{Convention, Function, Inst};
 use crate::ir::{Facts, Program};
 use crate::memory_operands;
 use crate::naive;
@@ -287,9 +287,27 @@ impl<'a> Pipeline<'a> {
         let space = spill_space(self.function, self.target, self.options).unwrap_or_default();
         let mut allocation = emit(&problem.program, self.target, space, &colours, stats)?;
         clock.lap(&mut allocation.stats, "emit");
-        self.clean_up(&mut allocation, Inserted::Unknown)?;
+        let inserted = self.inserted(&allocation);
+        self.clean_up(&mut allocation, inserted)?;
         allocation.stats.hoisted = count_hoisted(&allocation, &base.hoisted);
         Ok(allocation)
+    }
+
+    /// What is known of the edits of a coloured program. Moves of what is live, where paths meet,
+    /// are needed: nothing hands on what they move but themselves.
+    fn inserted(&self, allocation: &Allocation) -> Inserted {
+        let is_needed = |(point, edit): (Point, &Edit)| match (point, edit) {
+            (Point::Edge(from, succ), Edit::Move { .. } | Edit::Swap { .. }) => {
+                let to = self.function.succs(from)[succ as usize].block;
+                self.function.preds(to).len() > 1
+            }
+            _ => false,
+        };
+        let is_kernel = self.function.convention() == Convention::Kernel;
+        match is_kernel && allocation.edits.iter().all(is_needed) {
+            true => Inserted::Needed,
+            false => Inserted::Unknown,
+        }
     }
 
     /// Keeps every value in memory: always possible where anything is.

@@ -174,6 +174,45 @@ fn what_clean_up_passes_over_is_clean() {
     assert!(passed_over > 20, "{passed_over}");
 }
 
+/// The same of what colouring leaves.
+#[test]
+fn what_clean_up_passes_over_after_colouring_is_clean() {
+    let target = Target::hardware(90).unwrap();
+    let scratch = Scratch::default();
+    for strategy in [Strategy::Briggs, Strategy::Fatpoint] {
+        let options = Options {
+            cleanup: false,
+            ..Options::with_strategy(strategy)
+        };
+        let mut rng = Rng::new(5);
+        let mut passed_over = 0;
+        for seed in 0..2_000 {
+            let shape = Shape {
+                blocks: 6,
+                loop_depth: 2,
+                params: true,
+                ..Shape::straight(30)
+            };
+            let target = target.clone().with_budget(File::R, 6 + rng.below(20));
+            let function = generate::function(&shape, &target, &mut rng);
+            let liveness = Liveness::compute(&function);
+            let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
+            let colourer = &mut *colour::colourer(&options);
+            let allocation = pipeline.run(colourer).unwrap();
+            let inserted = pipeline.inserted(&allocation);
+            let is_empty = allocation.edits.is_empty();
+            if is_empty || cleanup::has_work(&function, &allocation, inserted) {
+                continue;
+            }
+            let mut code = Code::new(&function, &target, &allocation, &scratch);
+            let counts = cleanup::run(&mut code, cleanup::ROUNDS);
+            assert_eq!(counts, CleanupCounts::default(), "{strategy} at {seed}");
+            passed_over += 1;
+        }
+        assert!(passed_over > 20, "{passed_over}");
+    }
+}
+
 /// The number of values counts, not the greatest of their names.
 #[test]
 fn values_live_through_calls_are_counted() {

@@ -9,13 +9,14 @@ use crate::cycles::AddedCycles;
 use crate::error::Error;
 use crate::function::Function;
 use crate::options::Strategy;
+use std::cell::OnceCell;
 
 /// An allocation and the attempt that made it.
 pub(super) struct Candidate {
     pub(super) allocation: Allocation,
     attempt: Attempt,
-    /// Cycles that it adds to one run of the function.
-    pub(super) cycles: f64,
+    /// Cycles that it adds to one run of the function, once it is compared with another.
+    cycles: OnceCell<f64>,
 }
 
 impl Candidate {
@@ -25,20 +26,6 @@ impl Candidate {
         let stats = &self.allocation.stats;
         let is_cheap = stats.edits.stores + stats.edits.reloads == 0 && !stats.fell_back;
         !is_cheap && function.inst_count() <= MAX_INSTS_TO_COMPARE
-    }
-
-    /// What candidates are compared by: whether they fell back, and cycles.
-    fn price(&self) -> (bool, f64) {
-        (self.allocation.stats.fell_back, self.cycles)
-    }
-
-    /// The cheaper of two, if the other saves more than `margin` cycles.
-    fn or_cheaper(self, other: Result<Candidate, Error>, margin: f64) -> Candidate {
-        let (fell_back, cycles) = self.price();
-        match other {
-            Ok(other) if other.price() < (fell_back, cycles - margin) => other,
-            _ => self,
-        }
     }
 }
 
@@ -56,7 +43,7 @@ impl<'a> Pipeline<'a> {
         }
         let plain = self.prepare(false)?;
         let without = self.attempt(&plain, first.without_hoisting(), colourer);
-        best = best.or_cheaper(without, 0.0);
+        best = self.cheaper(best, without, 0.0);
         let base = if best.attempt.hoist { hoisting } else { plain };
         self.try_rematerialised(base, best, &others, colourer)
     }
@@ -121,7 +108,7 @@ impl<'a> Pipeline<'a> {
         if best.is_improvable(self.function)
             && let Some(rematerialised) = self.rematerialised(&base)
             && let Ok(candidate) = self.attempt(&rematerialised, best.attempt, fresh)
-            && candidate.price() < best.price()
+            && self.price(&candidate) < self.price(&best)
         {
             (base, best) = (rematerialised, candidate);
             return self.try_others(&base, best, others, fresh);
@@ -145,7 +132,8 @@ impl<'a> Pipeline<'a> {
                     hoist: best.attempt.hoist,
                     ..*other
                 };
-                best = best.or_cheaper(self.attempt(base, other, colourer), other.margin);
+                let found = self.attempt(base, other, colourer);
+                best = self.cheaper(best, found, other.margin);
             }
         }
         Ok(best.allocation)
@@ -164,13 +152,32 @@ impl<'a> Pipeline<'a> {
             Some(allocation) => allocation,
             None => self.naive(stats)?,
         };
-        let cycles = self.added_cycles(&allocation);
-        trace!("{attempt:?} adds {cycles} cycles");
         Ok(Candidate {
             allocation,
             attempt,
-            cycles,
+            cycles: OnceCell::new(),
         })
+    }
+
+    /// What candidates are compared by: whether they fell back, and cycles.
+    fn price(&self, candidate: &Candidate) -> (bool, f64) {
+        let Candidate {
+            allocation,
+            attempt,
+            cycles,
+        } = candidate;
+        let cycles = *cycles.get_or_init(|| self.added_cycles(allocation));
+        trace!("{attempt:?} adds {cycles} cycles");
+        (allocation.stats.fell_back, cycles)
+    }
+
+    /// The cheaper of two, if the other saves more than `margin` cycles.
+    fn cheaper(&self, best: Candidate, other: Result<Candidate, Error>, margin: f64) -> Candidate {
+        let (fell_back, cycles) = self.price(&best);
+        match other {
+            Ok(other) if self.price(&other) < (fell_back, cycles - margin) => other,
+            _ => best,
+        }
     }
 
     /// Cycles that `allocation` adds to one run of the function.

@@ -230,6 +230,7 @@ impl<'a, const W: usize> Assign<'a, W> {
     }
 
     /// Starts where no member meets anything placed before.
+    #[inline(always)]
     pub(super) fn free_starts(&self, info: &ClusterInfo) -> UnitSet<W> {
         let Scene { ranges, .. } = self.scene;
         let mut blocked = UnitSet::EMPTY;
@@ -454,6 +455,7 @@ impl<'a, const W: usize> Assign<'a, W> {
         loss
     }
 
+    #[inline(always)]
     pub(super) fn take(
         &mut self,
         clusters: &Clusters,

@@ -54,7 +54,7 @@ MUTANTS = [
     ("rematerialisation whatever the inputs", LIBRARY + "spill/remat.rs", "if !inputs(program.function, inst).all(|input| live.contains(input)) {", "if !inputs(program.function, inst).all(|input| live.contains(input) || true) {"),
     ("average degree is off by two", LIBRARY + "stats.rs", "2.0 * self.edges as f64", "self.edges as f64"),
     ("spill rate counts rematerialised values", LIBRARY + "stats.rs", "ratio(self.spilled, self.values)", "ratio(self.spilled + self.rematerialised, self.values)"),
-    ("lazy-reload is ignored", LIBRARY + "colour/join_reloads.rs", "|| !options.briggs.lazy_reload", ""),
+    ("lazy-reload is ignored", BRIGGS + "mod.rs", "options.briggs.lazy_reload.then_some(self.attempt.join)", "Some(self.attempt.join)"),
     ("rematerialise is ignored", BRIGGS + "mod.rs", "options.briggs.rematerialise", "true"),
     ("allocate does not check", LIBRARY + "allocator.rs", "if options.verify {", "if options.verify && false {"),
     ("names are not split into webs", PTX + "lower/mod.rs", "true => webs.split(&model),", "true => model.clone(),"),

@@ -24,8 +24,8 @@ use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, CleanupCounts, Code, Inserted, legal_moves};
 use crate::colour::scan::Walk;
 use crate::colour::{
-    self, Attempt, Coloured, Colourer, FrameUse, Problem, colour_until_done, count_copies,
-    join_reloads, shrink,
+    self, Attempt, Coloured, Colourer, FrameUse, Join, Problem, colour_until_done, count_copies,
+    join_late, shrink,
 };
 use crate::cycles::AddedCycles;
 use crate::emit::emit;
@@ -267,7 +267,10 @@ impl<'a> Pipeline<'a> {
         let Some(coloured) = colour_until_done(problem, colourer, frame, stats)? else {
             return Ok(None);
         };
-        let coloured = join_reloads(coloured, colourer, stats);
+        let coloured = match colourer.joins_reloads(self.options) {
+            Some(Join::Late) => join_late(coloured, colourer, stats),
+            _ => coloured,
+        };
         let coloured = shrink(coloured, colourer, self.liveness, stats);
         self.finish(base, coloured, std::mem::take(stats)).map(Some)
     }

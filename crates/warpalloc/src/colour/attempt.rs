@@ -1,9 +1,11 @@
 //! Ways to allocate a function, of which the cheapest result is kept.
 
-use super::Problem;
+use super::{Join, Problem};
+use crate::ir::Value;
 use crate::options::{Options, Strategy};
 use crate::passes::split::SplitPolicy;
-use crate::spill::cost::CostModel;
+use crate::stats::Stats;
+use crate::target::File;
 
 /// Functions of more instructions are attempted once.
 pub(crate) const MAX_INSTS_TO_COMPARE: usize = 20_000;
@@ -14,6 +16,10 @@ const MAX_INSTS_TO_TRY_MORE: usize = 8_000;
 /// functions than this gain little from it.
 const MAX_INSTS_TO_SPLIT: usize = 4_000;
 
+/// A function of no more instructions is attempted in every way: it takes little time, and one
+/// choice that pressure gets wrong weighs much in it.
+const MAX_INSTS_TO_VARY: usize = 300;
+
 /// Which live ranges are split before the first round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
@@ -21,8 +27,6 @@ pub(crate) enum Split {
     Never,
     /// Long ones, where loops begin and end.
     AtLoops,
-    /// Long ones, also between short stretches of code.
-    Finely,
 }
 
 impl Split {
@@ -31,7 +35,6 @@ impl Split {
         match self {
             Split::Never => None,
             Split::AtLoops => Some(SplitPolicy::default()),
-            Split::Finely => Some(SplitPolicy::finely()),
         }
     }
 }
@@ -39,66 +42,76 @@ impl Split {
 /// One way to allocate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Attempt {
-    /// How the cost of a spill is estimated.
-    pub cost_model: CostModel,
     /// Which live ranges are split first.
     pub split: Split,
     /// Loop invariants may be computed before their loops.
     pub hoist: bool,
     /// Spilling goes on to the pressure limit, not just until everything fits.
     pub aggressive: bool,
+    /// When reloads are joined.
+    pub join: Join,
+    /// It relies on pressure as a guide to what fits; others are worth their time only where
+    /// pressure is none.
+    pub is_guided: bool,
     /// Cycles that the attempt must save to be kept.
     pub margin: f64,
 }
 
-const PRODUCT: Attempt = Attempt {
-    cost_model: CostModel::Product,
+const PLAIN: Attempt = Attempt {
     split: Split::Never,
     hoist: true,
     aggressive: false,
+    is_guided: true,
+    join: Join::Early,
     margin: 0.0,
 };
 
 impl Default for Attempt {
     fn default() -> Attempt {
-        PRODUCT
+        PLAIN
     }
 }
-
-const TRAFFIC: Attempt = Attempt {
-    cost_model: CostModel::Traffic,
-    ..PRODUCT
-};
 
 /// The first attempt, and others in the order in which they are tried.
 pub(crate) fn attempts(options: &Options) -> (Attempt, Vec<Attempt>) {
     match options.strategy {
-        Strategy::Fatpoint => (PRODUCT, fatpoint(options)),
-        Strategy::Briggs | Strategy::Naive => (PRODUCT, briggs()),
+        Strategy::Fatpoint => (PLAIN, fatpoint(options)),
+        Strategy::Briggs | Strategy::Naive => (PLAIN, briggs()),
         // It splits where it spills, and decides once.
-        Strategy::Scan => (PRODUCT.without_hoisting(), Vec::new()),
+        Strategy::Scan => (PLAIN.without_hoisting(), Vec::new()),
     }
 }
 
+/// Where pressure is no exact guide to what fits, only the result tells what a graph of all
+/// values, more room or shorter live ranges are worth.
 fn briggs() -> Vec<Attempt> {
-    let split = |split| Attempt { split, ..TRAFFIC };
+    let coloured_first = Attempt {
+        join: Join::Late,
+        is_guided: false,
+        ..PLAIN
+    };
+    let split = Attempt {
+        split: Split::AtLoops,
+        is_guided: false,
+        ..PLAIN
+    };
     let aggressive = Attempt {
         aggressive: true,
-        ..PRODUCT
+        is_guided: false,
+        ..PLAIN
     };
-    vec![
-        TRAFFIC,
-        split(Split::AtLoops),
-        split(Split::Finely),
-        aggressive,
-    ]
+    let split_first = Attempt {
+        split: Split::AtLoops,
+        ..coloured_first
+    };
+    vec![coloured_first, split, split_first, aggressive]
 }
 
 fn fatpoint(options: &Options) -> Vec<Attempt> {
     let split = Attempt {
         split: Split::AtLoops,
         margin: f64::from(options.knobs.split_threshold),
-        ..PRODUCT
+        ..PLAIN
     };
     match options.knobs.split_rounds {
         0 => Vec::new(),
@@ -115,19 +128,9 @@ impl Attempt {
         }
     }
 
-    /// Whether the first round of `other` colours the same program at the same costs.
-    pub fn begins_like(&self, other: &Attempt) -> bool {
-        let same = Attempt {
-            aggressive: self.aggressive,
-            margin: self.margin,
-            ..*other
-        };
-        *self == same
-    }
-
     /// Whether the attempt is allowed, may make a difference, and takes no longer than that is
     /// worth.
-    pub fn is_wanted(&self, problem: &Problem) -> bool {
+    pub fn is_wanted(&self, problem: &Problem, stats: &mut Stats) -> bool {
         let Problem {
             options, target, ..
         } = *problem;
@@ -137,12 +140,34 @@ impl Attempt {
         let split = match self.split {
             Split::Never => true,
             Split::AtLoops => may_split() && has_loops,
-            Split::Finely => may_split(),
         };
         let aggressive =
             || options.briggs.pressure_limit_on(target) < 1.0 && insts <= MAX_INSTS_TO_TRY_MORE;
-        split && (!self.aggressive || aggressive())
+        split
+            && (!self.aggressive || aggressive())
+            && (self.is_guided || insts <= MAX_INSTS_TO_VARY || !is_pressure_exact(problem, stats))
     }
+}
+
+/// Whether pressure tells exactly what fits: values of a file that is over capacity have one
+/// size and may be in any register, whatever others do.
+fn is_pressure_exact(problem: &Problem, stats: &mut Stats) -> bool {
+    let over: Vec<File> = problem.files_over_budget(stats).collect();
+    let ranges = problem.ranges(stats);
+    let is_over = |value: Value| over.contains(&ranges.size(value).file);
+    let mut links = problem.program.links.iter().flat_map(|link| &link.members);
+    let mut values = ranges.by_start().iter().copied();
+    let has_one_size = over.iter().all(|&file| {
+        let sizes = ranges.by_start().iter().map(|&value| ranges.size(value));
+        let mut widths = sizes
+            .filter(|size| size.file == file)
+            .map(|size| size.width);
+        let first = widths.next();
+        widths.all(|width| Some(width) == first)
+    });
+    has_one_size
+        && !links.any(|&(value, _)| is_over(value))
+        && !values.any(|value| is_over(value) && ranges.crosses_clobber(value))
 }
 
 #[cfg(test)]
@@ -175,11 +200,41 @@ mod tests {
             let problem = Problem::new(program, facts, &case.target, &options, &scratch);
             let at_loops = Attempt {
                 split: Split::AtLoops,
-                ..PRODUCT
+                ..PLAIN
             };
-            at_loops.is_wanted(&problem)
+            at_loops.is_wanted(&problem, &mut Stats::default())
         };
         assert!(is_wanted("block1"));
         assert!(!is_wanted("block2"));
+    }
+
+    /// Three registers are live where there are two.
+    #[test]
+    fn pressure_is_exact_for_values_of_one_size_that_may_be_anywhere() {
+        let is_exact = |first: &str, between: &str| {
+            let case = text::parse(&format!(
+                "target hardware sm_90 R=2
+                 kernel f {{
+                 block0:
+                     {first} = load : read
+                     v1:r32 = load : read
+                     v2:r32 = load : read
+                     {between}
+                     use v0 : write
+                     use v1, v2 : write
+                     exit : exit write
+                 }}"
+            ))
+            .unwrap();
+            let program = Program::new(&case.function, &case.target, None).unwrap();
+            let facts = Facts::of(&program);
+            let (options, scratch) = (Options::default(), Scratch::default());
+            let problem = Problem::new(program, facts, &case.target, &options, &scratch);
+            is_pressure_exact(&problem, &mut Stats::default())
+        };
+        assert!(is_exact("v0:r32", ""));
+        assert!(!is_exact("v0:r64", ""));
+        assert!(!is_exact("v0:r32", "call : call write clobbers abi"));
+        assert!(!is_exact("v0:r32", "use v1, v2 : write group 0..2 align 2"));
     }
 }

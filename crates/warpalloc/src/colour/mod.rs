@@ -17,7 +17,8 @@ pub(crate) mod scan;
 mod shrink;
 
 pub(crate) use attempt::{Attempt, MAX_INSTS_TO_COMPARE, attempts};
-pub(crate) use join_reloads::join_reloads;
+pub(crate) use join_reloads::join_late;
+use must_spill::is_surely_over_budget;
 pub(crate) use must_spill::{Positions, must_spill};
 pub(crate) use problem::Problem;
 pub(crate) use rounds::{Coloured, FrameUse, colour_until_done, count_copies};
@@ -44,6 +45,15 @@ pub(crate) enum Verdict {
     Stuck,
 }
 
+/// When reloads are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// After the first spills.
+    Early,
+    /// Once everything is coloured.
+    Late,
+}
+
 /// A strategy: it gives values registers, or says which of them to spill.
 ///
 /// A colourer serves one attempt after the other, each round after round, and may remember
@@ -68,6 +78,9 @@ pub(crate) trait Colourer {
 
     /// How the values that it chooses are spilled.
     fn spill_policy(&self, options: &Options) -> SpillPolicy;
+
+    /// When reloads that its rounds leave apart are joined, if they are.
+    fn joins_reloads(&self, options: &Options) -> Option<Join>;
 
     /// The number of rounds after which it gives up.
     fn max_rounds(&self, options: &Options) -> u32;

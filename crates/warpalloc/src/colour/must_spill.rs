@@ -5,7 +5,7 @@ use crate::interference::copied_parts;
 use crate::ir::Op;
 use crate::stats::Stats;
 use crate::target::SpillPath;
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, EntitySet};
 
 /// Where pressure is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,30 @@ pub(crate) fn must_spill(problem: &Problem, positions: Positions, stats: &mut St
             };
             highest.is_some_and(|&units| units > info.capacity as i32)
         })
+    })
+}
+
+/// Whether more units than a file has are live at once even if every copy shares the register
+/// of its source while both are live: then no colouring exists.
+pub(super) fn is_surely_over_budget(problem: &Problem, stats: &mut Stats) -> bool {
+    if !problem.is_over_budget(stats) {
+        return false;
+    }
+    let (program, target) = (&problem.program, problem.target);
+    let ranges = problem.ranges(stats);
+    let mut shares = EntitySet::with_capacity(program.values.len());
+    for op in program.blocks.values().flat_map(|block| &block.ops) {
+        let parts = copied_parts(program, target, op).into_iter();
+        let sharing = parts.filter(|part| ranges.overlap(part.to, part.from));
+        shares.extend(sharing.map(|part| part.to));
+    }
+    if shares.is_empty() {
+        return true;
+    }
+    let pressure = ranges.pressure_of(target, |value| !shares.contains(value));
+    target.files().any(|(file, info)| {
+        let mut of_file = pressure[file.index()].iter();
+        of_file.any(|&units| units > info.capacity as i32)
     })
 }
 
@@ -123,5 +147,32 @@ mod tests {
         let spills = |positions| must_spill(&problem, positions, &mut Stats::default());
         assert!(!spills(Positions::Boundaries));
         assert!(spills(Positions::All));
+    }
+
+    /// Both live on behind the copy, and may do so in one register.
+    #[test]
+    fn a_copy_is_not_surely_over_budget_beside_its_source() {
+        let is_sure = |how: &str| {
+            let case = text::parse(&format!(
+                "target cicc sm_80 R=2
+                 kernel f {{
+                 block0:
+                     v0:r32 = load : read
+                     v1:r32 = load : read
+                     v2:r32 = {how}
+                     use v0, v1 : write
+                     use v2 : write
+                     exit : exit write
+                 }}"
+            ))
+            .unwrap();
+            let program = Program::new(&case.function, &case.target, None).unwrap();
+            let facts = Facts::of(&program);
+            let scratch = Scratch::default();
+            let problem = Problem::new(program, facts, &case.target, &case.options, &scratch);
+            is_surely_over_budget(&problem, &mut Stats::default())
+        };
+        assert!(is_sure("load : read"));
+        assert!(!is_sure("mov v0 : copy"));
     }
 }

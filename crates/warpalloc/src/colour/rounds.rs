@@ -1,6 +1,7 @@
 //! Rounds of colouring and spilling.
 
-use super::{Colourer, Colours, Problem, Verdict};
+use super::join_reloads::join_early;
+use super::{Colourer, Colours, Join, Problem, Verdict};
 use crate::error::{Error, Place};
 use crate::frame::spill_space;
 use crate::interference::copied_parts;
@@ -87,6 +88,7 @@ pub(crate) fn colour_until_done<'p, 'a>(
             }
         };
         let mut clock = Clock::start();
+        let is_first = spiller.is_none();
         let spiller = match &mut spiller {
             Some(spiller) => spiller,
             None => {
@@ -100,6 +102,9 @@ pub(crate) fn colour_until_done<'p, 'a>(
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");
+        if is_first && colourer.joins_reloads(problem.options) == Some(Join::Early) {
+            join_early(problem, spiller, stats);
+        }
         trace!("the program with spill code:\n{}", problem.program);
         if frame == FrameUse::Refused && !problem.program.slots.is_empty() {
             return Ok(None);

@@ -127,7 +127,7 @@ impl<'a> Pipeline<'a> {
             return Ok(best.allocation);
         }
         for other in others {
-            if other.is_wanted(&base.problem) {
+            if other.is_wanted(&base.problem, &mut base.stats.clone()) {
                 let other = Attempt {
                     hoist: best.attempt.hoist,
                     ..*other

@@ -5,7 +5,6 @@
 //! (`docs/sources.md#briggs-spill-cost`). The product is not the cost of any code: a value
 //! defined twice and used twice costs four units, one defined once and used three times
 //! costs three. It ranks values well enough and is what the `cicc` preset reproduces.
-//! The other model counts the memory traffic that spilling would add.
 
 use crate::allocation::Space;
 use crate::analysis::{Frequencies, Liveness, Loops};
@@ -20,16 +19,6 @@ pub const COST_LIMIT: f32 = 1e9;
 /// A value that is the same in all threads is worth this much more.
 pub const UNIFORM_WEIGHT: f32 = 1.5;
 
-/// How to estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CostModel {
-    /// Definitions × uses × latency × loop factor.
-    #[default]
-    Product,
-    /// Loads and stores that spilling would add, by frequency.
-    Traffic,
-}
-
 /// The weight of code nested in `depth` loops.
 pub fn loop_factor(depth: u32) -> f32 {
     LOOP_BASE.powi(depth.min(64) as i32)
@@ -42,7 +31,6 @@ pub fn spill_costs(
     liveness: &Liveness<Value>,
     frequencies: &Frequencies,
     loops: &Loops,
-    model: CostModel,
 ) -> SecondaryMap<Value, f32> {
     let mut tally: Vec<Tally> = vec![Tally::default(); program.values.len()];
     let mut most_live = 0;
@@ -73,10 +61,7 @@ pub fn spill_costs(
     let mut costs = SecondaryMap::with_default(0.0);
     for (value, info) in program.values.iter() {
         let tally = &tally[value.index()];
-        let cost = match model {
-            CostModel::Product => tally.defs * tally.uses * latency * tally.loop_factor(),
-            CostModel::Traffic => (tally.defs + tally.uses) * latency,
-        };
+        let cost = tally.defs * tally.uses * latency * tally.loop_factor();
         let weight = if info.uniform { UNIFORM_WEIGHT } else { 1.0 };
         costs[value] = match info.unspillable {
             true => f32::INFINITY,
@@ -152,20 +137,15 @@ mod tests {
         let f = b.finish();
         let program = Program::new(&f, &target, None).unwrap();
         let facts = crate::ir::Facts::of(&program);
-        let costs = |model| {
-            spill_costs(
-                &program,
-                &target,
-                &facts.liveness,
-                &facts.frequencies,
-                &facts.loops,
-                model,
-            )
-        };
-        let product = costs(CostModel::Product);
+        let product = spill_costs(
+            &program,
+            &target,
+            &facts.liveness,
+            &facts.frequencies,
+            &facts.loops,
+        );
         assert_eq!(product[Value::new(0)], 8.0);
         assert_eq!(product[Value::new(1)], 12.0);
-        assert_eq!(costs(CostModel::Traffic)[Value::new(0)], 12.0);
     }
 
     fn product_of_first(text: &str) -> f32 {
@@ -178,7 +158,6 @@ mod tests {
             &facts.liveness,
             &facts.frequencies,
             &facts.loops,
-            CostModel::Product,
         );
         costs[Value::new(0)]
     }

@@ -125,7 +125,7 @@ impl<'a, 'p> Join<'a, 'p> {
             spiller,
             program,
             facts,
-            room: Room::new(spiller.target, ranges),
+            room: Room::new(spiller.target, ranges, !spiller.policy.lazy_reload),
             owner_of_slot: SecondaryMap::new(),
             owner_of_carrier: SecondaryMap::new(),
             tails: FxHashMap::default(),
@@ -484,27 +484,41 @@ struct Room<'a> {
     /// By file, and by the position before each operation, the greater of the units in use
     /// before and after it.
     units: Vec<Vec<i32>>,
+    /// By file, whether its values differ in size. Where reloads are joined in every round, each
+    /// needs some room for the next.
+    is_mixed: Vec<bool>,
 }
 
 impl<'a> Room<'a> {
-    fn new(target: &'a Target, ranges: &'a LiveRanges) -> Room<'a> {
+    fn new(target: &'a Target, ranges: &'a LiveRanges, joins_once: bool) -> Room<'a> {
         let mut units = ranges.pressure(target);
         for of_file in &mut units {
             for at in 1..of_file.len() {
                 of_file[at - 1] = of_file[at - 1].max(of_file[at]);
             }
         }
+        let mut widths = vec![None; target.files().len()];
+        let mut is_mixed = vec![!joins_once; target.files().len()];
+        for &value in ranges.by_start() {
+            let size = ranges.size(value);
+            let width = widths[size.file.index()].get_or_insert(size.width);
+            is_mixed[size.file.index()] |= *width != size.width;
+        }
         Room {
             target,
             ranges,
             units,
+            is_mixed,
         }
     }
 
-    /// Alignment leaves holes, the more the larger the file.
+    /// Alignment leaves holes, the more the larger the file; registers of one size leave none.
     fn limit(&self, file: File) -> i32 {
         let info = self.target.file(file);
-        let margin = (self.target.budget(file) / 16).max(1) * info.units_per_reg;
+        let margin = match self.is_mixed[file.index()] {
+            true => (self.target.budget(file) / 16).max(1) * info.units_per_reg,
+            false => 0,
+        };
         info.capacity.saturating_sub(margin) as i32
     }
 

@@ -1,7 +1,7 @@
 //! Spilling is right whatever is spilled: random functions lose random values, are coloured
 //! by brute force with registers to spare, and the result is proved.
 
-use super::cost::{CostModel, spill_costs};
+use super::cost::spill_costs;
 use super::rewrite::SpillCounts;
 use super::{SpillChoice, SpillPolicy, Spiller};
 use crate::allocation::{Allocation, Space};
@@ -380,19 +380,11 @@ fn latency_grows_with_what_is_live_between_blocks() {
         let program = Program::new(&f, &target, None).unwrap();
         let facts = Facts::of(&program);
         let (liveness, frequencies) = (&facts.liveness, &facts.frequencies);
-        let model = CostModel::Traffic;
-        let costs = spill_costs(
-            &program,
-            &target,
-            liveness,
-            frequencies,
-            &facts.loops,
-            model,
-        );
+        let costs = spill_costs(&program, &target, liveness, frequencies, &facts.loops);
         costs[Value::new(0)]
     };
-    assert_eq!(cost(10), 8.0);
-    assert_eq!(cost(20_000), 20.0);
+    assert_eq!(cost(10), 4.0);
+    assert_eq!(cost(20_000), 10.0);
 }
 
 /// The loop is entered once and reads the value in one of its eight rounds at most.

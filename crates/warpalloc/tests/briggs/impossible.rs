@@ -126,7 +126,7 @@ fn two_values_fixed_to_one_register() {
 fn a_frame_over_its_limit() {
     assert_eq!(
         refusal(&quads(4_110), &with_registers(16)),
-        "cannot allocate: block0, inst4108: the spill frame, with v4108 in it, needs 65696 \
+        "cannot allocate: block0, inst4107: the spill frame, with v4107 in it, needs 65696 \
          bytes, 65536 is the limit; raise the register budget, or split the function"
     );
 }

@@ -5,8 +5,9 @@
 //! another spill there. Nor does it show that a spill frees nothing because the value is an
 //! operand wherever the file is full. The code without the chosen values shows both, so
 //! before any code is written
+//! - a spill costs the [memory traffic](super::traffic) that is left once reloads are joined;
 //! - values are added to the choice until no position is over capacity: by cost over the
-//!   positions over capacity at which they are live but no operand;
+//!   square of the positions over capacity at which they are live but no operand;
 //! - values whose return puts no position over capacity are taken off the choice again, the
 //!   most expensive first.
 //!
@@ -17,11 +18,11 @@
 //! Pressure within capacity is necessary for a colouring, not sufficient; the next round
 //! decides.
 
+use super::traffic::memory_traffic;
 use crate::colour::Problem;
-use crate::interference::Interference;
-use crate::ir::{Program, Value};
+use crate::ir::{LiveRanges, Program, Value};
 use crate::spill::choose::{Candidate, Counted, PointPressure, by_relief};
-use crate::spill::cost::COST_LIMIT;
+use crate::spill::cost::{COST_LIMIT, UNIFORM_WEIGHT};
 use crate::spill::{SpillChoice, carrier_class};
 use crate::stats::Stats;
 use crate::target::{Class, File, SpillPath, Target};
@@ -36,7 +37,7 @@ const LEAST_RELIEF: f32 = 0.5;
 pub struct LookAhead<'a> {
     program: &'a Program<'a>,
     target: &'a Target,
-    interference: &'a Interference,
+    ranges: &'a LiveRanges,
     /// What spilling each value costs, weighed.
     costs: SecondaryMap<Value, f32>,
     pressure: PointPressure<'a>,
@@ -105,14 +106,18 @@ impl<'a> LookAhead<'a> {
             return None;
         }
         let (program, target) = (&problem.program, problem.target);
+        let ranges = problem.ranges(stats);
         let mut look_ahead = LookAhead {
             program,
             target,
-            interference: problem.interference(stats),
+            ranges,
             costs: costs.clone(),
-            pressure: PointPressure::new(program, target, problem.ranges(stats), false),
+            pressure: PointPressure::new(program, target, ranges, false),
             steps: SecondaryMap::with_capacity(program.values.len()),
         };
+        for (file, _) in target.files() {
+            look_ahead.price(problem, file);
+        }
         look_ahead.weigh();
         Some(look_ahead)
     }
@@ -165,6 +170,23 @@ impl<'a> LookAhead<'a> {
         };
         let files = self.target.files().map(|(file, _)| file);
         files.filter(|&file| is_over(file)).collect()
+    }
+
+    /// Makes the memory traffic the cost of values of `file`, if it is over capacity.
+    fn price(&mut self, problem: &Problem, file: File) {
+        let (units, limit) = (self.pressure.of(file), self.limit(file));
+        if units.iter().all(|&at| at <= limit) {
+            return;
+        }
+        let full = Counted::new(units, |at| at >= limit);
+        let accesses = memory_traffic(problem, self.ranges, file, full);
+        for (value, info) in self.program.values.iter() {
+            let is_priced = self.ranges.size(value).file == file && self.costs[value].is_finite();
+            if is_priced {
+                let weight = if info.uniform { UNIFORM_WEIGHT } else { 1.0 };
+                self.costs[value] = (accesses[value] * weight).min(COST_LIMIT);
+            }
+        }
     }
 
     /// Divides costs by relief. Spilling frees a register only where its value is no operand:
@@ -245,8 +267,9 @@ impl<'a> LookAhead<'a> {
     }
 
     /// Spills more values of `file` until more than `limit` units are in use nowhere, or no
-    /// spill relieves a position. Of equal values the one that is live through the most full
-    /// positions goes first.
+    /// spill relieves a position. Relief counts as its square (D. Bernstein et al., PLDI 1989):
+    /// one spill that relieves many positions stands for several that relieve few. Of equal
+    /// values the one that is live through the most full positions goes first.
     fn complete(&mut self, file: File, limit: i32) {
         let units = self.pressure.of(file);
         if units.iter().all(|&at| at <= limit) {
@@ -262,7 +285,7 @@ impl<'a> LookAhead<'a> {
             let most = width * over.of(value, &self.pressure).1 as i32;
             if most > 0 && self.costs[value].is_finite() {
                 candidates.push(Candidate {
-                    ratio: self.costs[value] / most as f32,
+                    ratio: self.costs[value] / (most as f32).powi(2),
                     rank: u32::MAX - full.of(value, &self.pressure).1,
                     value,
                 });
@@ -271,7 +294,7 @@ impl<'a> LookAhead<'a> {
         let ratio = |ahead: &Self, value| {
             let (_, width) = ahead.seat(value).filter(|&(of, _)| of == file)?;
             let relief = ahead.pressure.relief(value, file, limit, width);
-            (relief > 0).then(|| ahead.costs[value] / relief as f32)
+            (relief > 0).then(|| ahead.costs[value] / (relief as f32).powi(2))
         };
         by_relief(self, candidates.into_iter(), ratio, Self::step_out);
     }
@@ -280,7 +303,7 @@ impl<'a> LookAhead<'a> {
     fn prune(&mut self) {
         let values = self.program.values.keys();
         // Pressure does not show which registers an instruction clobbers.
-        let pressed = |&v: &Value| self.interference.clobbered(v).is_none();
+        let pressed = |&v: &Value| self.ranges.clobbered(v).is_empty();
         let chosen = values.filter(|&v| self.steps[v] > 0).filter(pressed);
         let freed = |v: Value| self.pressure.freed(v).map(|run| run.len()).sum();
         let mut chosen: Vec<(Value, usize)> = chosen.map(|v| (v, freed(v))).collect();
@@ -348,7 +371,7 @@ mod tests {
     }
 
     fn look<'p>(problem: &'p Problem<'p>) -> Option<LookAhead<'p>> {
-        let costs = Briggs::default().costs(problem);
+        let costs = Briggs::costs(problem);
         LookAhead::new(problem, &costs, &mut Stats::default())
     }
 

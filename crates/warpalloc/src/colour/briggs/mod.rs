@@ -17,9 +17,10 @@ mod look_ahead;
 mod prefer;
 mod select;
 mod simplify;
+mod traffic;
 mod worklists;
 
-use super::{Attempt, Colourer, Problem, Verdict};
+use super::{Attempt, Colourer, Join, Problem, Verdict, is_surely_over_budget};
 use crate::coalesce::Bodies;
 use crate::error::Error;
 use crate::ir::{Facts, Value};
@@ -43,12 +44,10 @@ const MAX_ROUNDS: u32 = 24;
 pub(crate) struct Briggs {
     attempt: Attempt,
     rounds: u32,
-    /// The values that the first rounds of attempts left without a colour.
-    first_rounds: Vec<(Attempt, Vec<Value>)>,
 }
 
 impl Briggs {
-    fn costs(&self, problem: &Problem) -> SecondaryMap<Value, f32> {
+    fn costs(problem: &Problem) -> SecondaryMap<Value, f32> {
         let Facts {
             liveness,
             frequencies,
@@ -61,7 +60,6 @@ impl Briggs {
             liveness,
             frequencies,
             loops,
-            self.attempt.cost_model,
         )
     }
 }
@@ -76,26 +74,22 @@ impl Colourer for Briggs {
         let is_first = self.rounds == 0;
         self.rounds += 1;
         let mut clock = Clock::start();
-        let costs = self.costs(problem);
+        let costs = Briggs::costs(problem);
         clock.lap(stats, "costs");
         let look_ahead = LookAhead::new(problem, &costs, stats);
         clock.lap(stats, "look ahead");
-        let known = self.first_rounds.iter().filter(|_| is_first);
-        let known = known
-            .into_iter()
-            .find(|(of, _)| of.begins_like(&self.attempt));
-        let spilled = match known {
-            Some((_, spilled)) => spilled.clone(),
-            None => {
+        // What no colouring fits is not coloured before some of it is spilled.
+        let is_chosen_by_pressure = look_ahead.is_some()
+            && self.attempt.join == Join::Early
+            && is_surely_over_budget(problem, stats);
+        let spilled = match is_chosen_by_pressure {
+            true => Vec::new(),
+            false => {
                 let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
                 let bodies = problem.bodies(stats);
                 let selected = colour_once(problem, problem.target, bodies, costs, stats)?;
                 if selected.spilled.is_empty() {
                     return Ok(verdict(selected));
-                }
-                if is_first {
-                    let spilled = selected.spilled.clone();
-                    self.first_rounds.push((self.attempt, spilled));
                 }
                 selected.spilled
             }
@@ -120,7 +114,7 @@ impl Colourer for Briggs {
     ) -> Result<Verdict, Error> {
         let interference = problem.interference(stats);
         let bodies = Bodies::new(&problem.program, target, interference, problem.scratch);
-        let costs = self.costs(problem);
+        let costs = Briggs::costs(problem);
         let selected = colour_once(problem, target, &bodies, &costs, stats)?;
         bodies.recycle(problem.scratch);
         Ok(verdict(selected))
@@ -134,6 +128,10 @@ impl Colourer for Briggs {
             rematerialise: options.briggs.rematerialise,
             ..SpillPolicy::default()
         }
+    }
+
+    fn joins_reloads(&self, options: &Options) -> Option<Join> {
+        options.briggs.lazy_reload.then_some(self.attempt.join)
     }
 
     fn max_rounds(&self, _: &Options) -> u32 {

@@ -46,7 +46,7 @@ mod remat;
 #[cfg(test)]
 mod tests;
 
-use super::{Attempt, Colourer, Colours, Problem, Verdict};
+use super::{Attempt, Colourer, Colours, Join, Problem, Verdict};
 use crate::error::Error;
 use crate::frame::spill_space;
 use crate::ir::read_together;
@@ -114,6 +114,11 @@ impl Colourer for Fatpoint {
             remat_ratio: options.knobs.remat_threshold,
             ..SpillPolicy::default()
         }
+    }
+
+    /// They are joined in each round.
+    fn joins_reloads(&self, _: &Options) -> Option<Join> {
+        None
     }
 
     fn max_rounds(&self, options: &Options) -> u32 {

@@ -64,6 +64,7 @@ impl SplitPolicy {
     }
 
     /// Every long value at every loop boundary and between short stretches of code.
+    #[cfg(any(test, feature = "internals"))]
     pub fn finely() -> SplitPolicy {
         SplitPolicy {
             stretch: Some(60),

@@ -1,6 +1,5 @@
 use super::*;
 use crate::analysis::{Cfg, LiveSet};
-use crate::cycles::AddedCycles;
 use crate::function::{Block, Builder, Effect, Function, VReg};
 use crate::generate::{self, Rng, Shape};
 use crate::internals::{DegreeChange, Degrees};
@@ -316,32 +315,6 @@ fn no_cut_is_made_beside_constrained_operands() {
         }
     }
     assert!(cuts > 40 && constraints > 100, "{cuts}, {constraints}");
-}
-
-#[test]
-fn straight_code_needs_less_memory_traffic_when_split() {
-    let target = target(24);
-    let cycles = |split: bool| {
-        let options = Options {
-            strategy: Strategy::Briggs,
-            split,
-            ..Options::default()
-        };
-        let of = |seed| {
-            let shape = Shape {
-                insts: 600,
-                blocks: 1,
-                loop_depth: 0,
-                ..Shape::pressure(40)
-            };
-            let function = generate::function(&shape, &target, &mut Rng::new(seed));
-            let allocation = allocate(&function, &target, &options).unwrap();
-            AddedCycles::of(&function, &target).inserted(&allocation)
-        };
-        (0..10).map(of).sum::<f64>()
-    };
-    let (whole, split) = (cycles(false), cycles(true));
-    assert!(split < 0.99 * whole, "{whole} became {split}");
 }
 
 /// How much lower the average degree of generated functions is, taken together.

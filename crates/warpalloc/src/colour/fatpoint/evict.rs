@@ -21,8 +21,9 @@ use cranelift_entity::EntitySet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Steps after which evictions for one cluster are undone.
-const MOST_STEPS: usize = 400;
+/// Steps that may be undone. Where values differ in size evictions often come to no end, and each
+/// step looks at all that overlaps a cluster.
+const MOST_STEPS: usize = 100;
 /// What evicting a value costs besides copies: the fewer the better.
 const EVICTION: f64 = 1e-3;
 /// What evicting a value costs that must evict others in turn.
@@ -49,8 +50,9 @@ impl<const W: usize> Assign<'_, W> {
         let mut index = OverlapIndex::new(ranges);
         clusters.reopen_hints(ranges);
         let mut moved = Vec::new();
+        let mut allowance = MOST_STEPS;
         for cluster in std::mem::take(&mut self.failed) {
-            match self.make_room(clusters, cluster, colours, &mut index) {
+            match self.make_room(clusters, cluster, colours, &mut index, &mut allowance) {
                 Some(placed) => moved.extend(placed),
                 None => self.failed.push(cluster),
             }
@@ -103,17 +105,19 @@ impl<const W: usize> Assign<'_, W> {
         cluster: Cluster,
         colours: &mut Colours,
         index: &mut OverlapIndex,
+        allowance: &mut usize,
     ) -> Option<Vec<Cluster>> {
         let mut steps = Vec::new();
         let mut placed = EntitySet::new();
         let mut pending = BinaryHeap::from([Reverse((self.begin(clusters, cluster), cluster))]);
         while let Some(Reverse((_, next))) = pending.pop() {
             if !self.try_place(clusters, next, colours) {
-                let start = match steps.len() < MOST_STEPS {
+                let start = match steps.len() < *allowance {
                     true => self.cheapest_start(clusters, next, colours, index, &placed),
                     false => None,
                 };
                 let Some((start, in_the_way)) = start else {
+                    *allowance = allowance.saturating_sub(steps.len() + 1);
                     self.undo(clusters, steps, colours);
                     return None;
                 };
@@ -396,5 +400,46 @@ mod tests {
         assert_eq!(before, [Some(0), Some(1), None]);
         assert_eq!(after, before);
         assert!(!has_room);
+    }
+
+    /// `v5` would find room as in `a_later_value_gives_way`, but `v2` has used up all steps.
+    #[test]
+    fn evictions_in_vain_are_limited_for_all_clusters_together() {
+        let text = "target hardware sm_90 R=2
+            kernel f {
+            block0:
+                v0:r32 = load : read
+                v1:r32 = load : read
+                v2:r32 = load : read
+                store v0 : write
+                store v1 : write
+                store v2 : write
+                v3:r32 = load : read
+                v5:r32 = load : read
+                store v3 : write
+                v4:r32.hint_R1 = load : read
+                store v5 : write
+                store v4 : write
+                exit : exit write
+            }";
+        let left = |order: [usize; 6]| {
+            let mut left = 0;
+            with_scene(text, |scene, mut clusters| {
+                let mut assign = Assign::<1>::new(scene, File::R);
+                let mut colours = Colours::new();
+                let order = order.map(|number| clusters.of(Value::new(number)).unwrap());
+                assign.place_all(&mut clusters, &order, &mut colours);
+                assert_eq!(assign.failed.len(), 2);
+                assign.place_by_evicting(&mut clusters, &mut colours);
+                left = assign.failed.len();
+            });
+            left
+        };
+        assert_eq!(
+            left([3, 4, 5, 0, 1, 2]),
+            1,
+            "the one that finds room comes first"
+        );
+        assert_eq!(left([0, 1, 2, 3, 4, 5]), 2);
     }
 }

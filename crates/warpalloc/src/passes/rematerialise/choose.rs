@@ -54,14 +54,26 @@ fn costs(program: &Program, facts: &Facts, recipes: &Recipes) -> SecondaryMap<Va
     for (block, info) in program.blocks.iter() {
         let frequency = facts.frequencies.block(block);
         for op in &info.ops {
-            op.for_each_access(program.function, |value, role| {
+            for (value, role) in distinct(op.accesses(program.function)) {
                 if role.reads() && recipes.leaves(value).is_some() {
                     costs[value] += frequency * f64::from(recipes.cycles(value));
                 }
-            });
+            }
         }
     }
     costs
+}
+
+/// Accesses without repetition: a value that is two operands of an instruction takes its
+/// units once, and is computed once for both.
+fn distinct(accesses: impl Iterator<Item = (Value, Role)>) -> SmallVec<[(Value, Role); 8]> {
+    let mut distinct = SmallVec::new();
+    for access in accesses {
+        if !distinct.contains(&access) {
+            distinct.push(access);
+        }
+    }
+    distinct
 }
 
 struct Choice<'a, 'p> {
@@ -101,7 +113,7 @@ impl<'a> Choice<'a, '_> {
         }
         let program = self.program;
         for point in program.points(block).rev() {
-            let accesses: SmallVec<[(Value, Role); 8]> = program.accesses(point).collect();
+            let accesses = distinct(program.accesses(point));
             let mut pressure = self.pressure(&accesses);
             for (file, info) in self.target.files() {
                 let spare = match file {

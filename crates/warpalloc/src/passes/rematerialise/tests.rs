@@ -219,3 +219,25 @@ fn masks_beyond_the_predicates_are_compared_again() {
     );
     assert_eq!(rematerialised(16, &body).0, ["setp"]);
 }
+
+/// Ten units are live where v100 is read for the last time, by both operands of a store.
+#[test]
+fn a_value_that_is_read_by_two_operands_takes_its_units_once() {
+    let crowd = crowd(8, "bar : write\n").replacen("st v100", "st v100, v100", 1);
+    let body = format!("v0:r64 = param : remat 0\n{crowd}use v0 : write\nexit : exit write");
+    let (deleted, _) = rematerialised(10, &body);
+    assert_eq!(deleted, [""; 0], "everything fits");
+}
+
+/// One of two values is enough, and the one that is read by two operands takes two cycles.
+#[test]
+fn a_value_that_is_read_by_two_operands_is_computed_once_for_both() {
+    let crowd = crowd(8, "bar : write\n");
+    let body = format!(
+        "v0:r128 = twice : remat 2\nv1:r128 = once : remat 3\n{crowd}\
+         use v0, v0 : write\nuse v1 : write\nexit : exit write"
+    );
+    let (deleted, lines) = rematerialised(15, &body);
+    assert_eq!(deleted, ["twice"]);
+    assert_eq!(lines.iter().filter(|l| *l == "again twice").count(), 1);
+}

@@ -114,9 +114,11 @@ impl<'a, const W: usize> Assigner<'a, W> {
         if !self.place_near(block, step, &mut items) && !self.pack_all(&mut items) {
             return Err(number);
         }
+        self.freeze();
         self.bring(block, step, &items, reloads);
         self.write_down(block, step, &items);
         self.settle_all(block, step, accesses, &items);
+        self.freeze();
         Ok(())
     }
 
@@ -552,7 +554,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         }
         self.move_all(&moves);
         for (value, unit) in fetched {
-            self.reload(value, unit);
+            self.reload(value, unit, None);
         }
     }
 

@@ -11,6 +11,7 @@ use super::affinity::Affinities;
 use super::code::{Access, Code, FILES, NONE, NOWHERE, Shape, Step, is_rewritten};
 use super::congruence::Congruence;
 use super::next_use::NextUse;
+use super::recolour::recolour;
 use super::spill::{Event, EventKind, Lists, Plan};
 use super::stores::Stores;
 use crate::allocation::{Edit, Point};
@@ -22,8 +23,8 @@ use crate::target::{File, PReg, UnitSet};
 use cranelift_entity::{EntityRef, EntitySet};
 use smallvec::SmallVec;
 
-/// Where a value is where blocks meet.
-pub(super) type Located = (u32, u16);
+/// A value where blocks meet, and the fragment that it is in there.
+pub(super) type Located = (u32, u32);
 
 /// Registers and inserted code.
 pub(super) struct Assigned {
@@ -34,10 +35,64 @@ pub(super) struct Assigned {
     pub exit: Lists<Located>,
     /// By block, the edge along which everything is in its place already, if there is one.
     pub continues: Vec<u32>,
-    pub copies: u32,
-    pub coalesced: u32,
+    /// Copies, with how often they run.
+    pub copies: Vec<(crate::function::Inst, f32)>,
     /// What is known of `edits` once edges are connected.
     pub inserted: Inserted,
+    pub fragments: Vec<Fragment>,
+    /// Segments of all fragments in the order in which they start.
+    pub segments: Vec<Segment>,
+    /// The fragment of each operand, and of the register of each edit.
+    pub operands: Vec<u32>,
+    pub edited: Vec<u32>,
+}
+
+impl Assigned {
+    /// Notes that a fragment is live up to `end`.
+    #[inline]
+    fn end(&mut self, fragment: u32, end: u32) {
+        let segment = self.fragments[fragment as usize].segment;
+        self.segments[segment as usize].end = end;
+    }
+
+    /// Goes on with a fragment at `start`.
+    #[inline]
+    fn resume(&mut self, fragment: u32, start: u32) {
+        let at = &mut self.fragments[fragment as usize].segment;
+        // Nothing lies between the end of a block and the start of the next.
+        if self.segments[*at as usize].end + 1 < start {
+            *at = self.segments.len() as u32;
+            self.segments.push(Segment {
+                fragment,
+                start,
+                end: start,
+            });
+        }
+    }
+
+    pub fn unit(&self, fragment: u32) -> u16 {
+        self.fragments[fragment as usize].unit
+    }
+}
+
+/// A value in one register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fragment {
+    pub value: u32,
+    pub unit: u16,
+    /// A constrained step relies on its register.
+    pub is_frozen: bool,
+    /// The segment at hand.
+    segment: u32,
+}
+
+/// From where to where a fragment is in its register, in the order of the walk: two positions
+/// per step, for what comes before it has read and after.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub fragment: u32,
+    pub start: u32,
+    pub end: u32,
 }
 
 /// Gives every value its registers; the number of the step that could not be seated, if
@@ -71,8 +126,11 @@ pub(super) fn assign<const W: usize>(
         now: 0,
         is_at_header: false,
         at: vec![NOWHERE; code.value_count()],
-        arriving: vec![NOWHERE; code.value_count()],
+        fragment: vec![NONE; code.value_count()],
+        arriving: vec![NONE; code.value_count()],
+        frequency: 0.0,
         waiting: Vec::new(),
+        edited: Vec::new(),
         done: vec![false; blocks],
         out: Assigned {
             registers: vec![unknown; code.function.operand_count()],
@@ -81,9 +139,12 @@ pub(super) fn assign<const W: usize>(
             entry: Lists::new(blocks),
             exit: Lists::new(blocks),
             continues: vec![NONE; blocks],
-            copies: 0,
-            coalesced: 0,
+            copies: Vec::new(),
             inserted: Inserted::Unknown,
+            fragments: Vec::with_capacity(code.value_count()),
+            segments: Vec::with_capacity(2 * code.value_count()),
+            operands: vec![NONE; code.function.operand_count()],
+            edited: Vec::new(),
         },
     };
     for value in 0..code.value_count() as u32 {
@@ -93,7 +154,11 @@ pub(super) fn assign<const W: usize>(
     for &block in code.order.all() {
         assigner.block(block)?;
     }
-    Ok(assigner.out)
+    let Assigner {
+        mut out, fragment, ..
+    } = assigner;
+    recolour(code, &fragment, &mut out);
+    Ok(out)
 }
 
 pub(super) struct Assigner<'a, const W: usize> {
@@ -126,10 +191,16 @@ pub(super) struct Assigner<'a, const W: usize> {
     pub(super) is_at_header: bool,
     /// Where each value in a register starts.
     pub(super) at: Vec<u16>,
-    /// Where the predecessor at hand left each value.
-    arriving: Vec<u16>,
+    /// The last fragment of each value.
+    pub(super) fragment: Vec<u32>,
+    /// The fragment in which the predecessor at hand left each value.
+    arriving: Vec<u32>,
+    /// How often the block at hand runs.
+    frequency: f32,
     /// Edits for the next instruction or the block's edge.
     pub(super) waiting: Vec<Edit>,
+    /// The fragment of the register of each of them, if it has one.
+    edited: Vec<u32>,
     done: Vec<bool>,
     pub(super) out: Assigned,
 }
@@ -141,6 +212,7 @@ impl<const W: usize> Assigner<'_, W> {
         self.next.enter(code, block, after);
         self.now = self.congruence.position(block);
         self.is_at_header = code.loops.is_header(block);
+        self.frequency = code.frequencies.block(block) as f32;
         self.enter(block)?;
         self.is_at_header = false;
         let events = self.plan.map_or(&[][..], |plan| plan.events.of(block));
@@ -159,7 +231,11 @@ impl<const W: usize> Assigner<'_, W> {
         self.flush_edge(block);
         let live = self.next.ahead().iter().copied();
         let live = live.filter(|&v| self.is_held(v) || self.is_intact(v));
-        let exit: SmallVec<[Located; 64]> = live.map(|v| (v, self.at[v as usize])).collect();
+        let exit: SmallVec<[Located; 64]> = live.map(|v| (v, self.fragment[v as usize])).collect();
+        let end = 2 * self.now + 3;
+        for &(_, fragment) in &exit {
+            self.out.end(fragment, end);
+        }
         self.out.exit.add(block, exit.into_iter());
         self.next.leave();
         self.done[block.index()] = true;
@@ -196,8 +272,8 @@ impl<const W: usize> Assigner<'_, W> {
         if let Some(number) = from {
             let edge = &code.edges()[number as usize];
             let exit = self.out.exit.of(edge.from);
-            for &(value, at) in exit {
-                self.arriving[value as usize] = at;
+            for &(value, fragment) in exit {
+                self.arriving[value as usize] = fragment;
             }
             let params = code.params(block);
             let mut waiting: SmallVec<[(u32, u16); 16]> = SmallVec::new();
@@ -208,17 +284,23 @@ impl<const W: usize> Assigner<'_, W> {
                 };
                 match index {
                     None => match self.arriving[value as usize] {
-                        NOWHERE => rest.push(value),
+                        NONE => rest.push(value),
                         // Its class and its affinities know of its register since it was
                         // defined.
-                        at => {
+                        fragment => {
+                            let at = self.out.unit(fragment);
                             self.occupy(value, at as usize);
                             self.at[value as usize] = at;
+                            self.fragment[value as usize] = fragment;
+                            self.out.resume(fragment, 2 * self.now);
                         }
                     },
                     Some(index) => {
                         let arg = code.pairs(edge)[index].1;
-                        let at = self.arriving[arg as usize];
+                        let at = match self.arriving[arg as usize] {
+                            NONE => NOWHERE,
+                            fragment => self.out.unit(fragment),
+                        };
                         waiting.push((value, at));
                     }
                 }
@@ -226,7 +308,7 @@ impl<const W: usize> Assigner<'_, W> {
             let is_moved = self.seat_params(waiting, &mut rest);
             for at in 0..self.out.exit.of(edge.from).len() {
                 let (value, _) = self.out.exit.of(edge.from)[at];
-                self.arriving[value as usize] = NOWHERE;
+                self.arriving[value as usize] = NONE;
             }
             if rest.is_empty() && !is_moved {
                 self.out.continues[block.index()] = number;
@@ -245,7 +327,7 @@ impl<const W: usize> Assigner<'_, W> {
         if !fits {
             self.pack(block, &residents)?;
         }
-        let entry = residents.iter().map(|&v| (v, self.at[v as usize]));
+        let entry = residents.iter().map(|&v| (v, self.fragment[v as usize]));
         self.out.entry.add(block, entry);
         for &param in code.params(block) {
             if self.stores.at_definition(param) && self.is_held(param) {
@@ -335,6 +417,7 @@ impl<const W: usize> Assigner<'_, W> {
                 self.store(value);
             }
             if self.next.of(value) == NEVER {
+                self.end(value, 2 * self.now + 2);
                 self.vacate(value);
             }
         }
@@ -355,6 +438,7 @@ impl<const W: usize> Assigner<'_, W> {
         for (at, &value) in reloads.iter().enumerate() {
             if self.is_intact(value) {
                 intact.push(value);
+                self.end(value, 2 * self.now);
                 self.settle(value, self.at[value as usize] as usize);
                 continue;
             }
@@ -374,6 +458,7 @@ impl<const W: usize> Assigner<'_, W> {
                     || step.rewrites && is_rewritten(accesses, value))
                 && self.is_held(value)
             {
+                self.end(value, 2 * self.now + 1);
                 self.vacate(value);
                 dying.push(value);
             }
@@ -405,14 +490,66 @@ impl<const W: usize> Assigner<'_, W> {
             return false;
         }
         for &value in reloads.iter().filter(|v| !intact.contains(v)) {
-            self.reload(value, self.at[value as usize] as usize);
+            let fragment = self.fragment[value as usize];
+            self.reload(value, self.at[value as usize] as usize, Some(fragment));
         }
-        self.emit(block, step, accesses, &results);
-        for &(value, unit) in &results {
+        let start = 2 * self.now + 1;
+        let written = results.iter().map(|&(value, unit)| {
+            let fragment = self.fragment_at(value, unit, start);
+            (value, fragment)
+        });
+        let written: SmallVec<[Located; 4]> = written.collect();
+        self.emit(block, step, accesses, &written);
+        for (value, fragment) in written {
+            let unit = self.out.unit(fragment);
             self.at[value as usize] = unit;
+            self.fragment[value as usize] = fragment;
             self.claim(value, unit as usize);
         }
         true
+    }
+
+    /// The fragment of `value` in `unit`: its last one if that is there, or a new one.
+    #[inline]
+    fn fragment_at(&mut self, value: u32, unit: u16, start: u32) -> u32 {
+        let last = self.fragment[value as usize];
+        if last != NONE && self.out.unit(last) == unit {
+            self.out.resume(last, start);
+            return last;
+        }
+        let fragment = self.out.fragments.len() as u32;
+        self.out.fragments.push(Fragment {
+            value,
+            unit,
+            is_frozen: false,
+            segment: self.out.segments.len() as u32,
+        });
+        self.out.segments.push(Segment {
+            fragment,
+            start,
+            end: start,
+        });
+        fragment
+    }
+
+    /// Notes that the last fragment of `value` is live up to `end`.
+    #[inline]
+    fn end(&mut self, value: u32, end: u32) {
+        self.out.end(self.fragment[value as usize], end);
+    }
+
+    /// Keeps everything that is in a register now there for good.
+    pub(super) fn freeze(&mut self) {
+        for file in 0..FILES {
+            for unit in 0..self.code.units(file) {
+                let value = self.owner[file][unit];
+                if value != NONE {
+                    let fragment = self.fragment[value as usize];
+                    self.out.fragments[fragment as usize].is_frozen = true;
+                    self.out.end(fragment, 2 * self.now + 2);
+                }
+            }
+        }
     }
 
     /// Takes `value` out of its register, which still holds it until somebody else comes.
@@ -420,6 +557,7 @@ impl<const W: usize> Assigner<'_, W> {
         if self.is_held(value) {
             let shape = self.code.shape(value);
             let at = self.at[value as usize] as usize;
+            self.end(value, 2 * self.now);
             self.vacate_units(shape, at);
             self.ghost[shape.file][at..at + shape.width].fill(value);
         }
@@ -436,25 +574,32 @@ impl<const W: usize> Assigner<'_, W> {
     }
 
     /// Writes down the registers of a plain step whose results are in `results`.
-    fn emit(&mut self, block: Block, step: Step, accesses: &[Access], results: &[(u32, u16)]) {
+    fn emit(&mut self, block: Block, step: Step, accesses: &[Access], results: &[Located]) {
         let code = self.code;
-        let unit_of = |value: u32, writes: bool| {
+        let fragment_of = |value: u32, writes: bool| {
             let result = results.iter().find(|r| writes && r.0 == value);
-            result.map_or(self.at[value as usize], |r| r.1)
+            result.map_or(self.fragment[value as usize], |r| r.1)
         };
+        if let Op::Inst { inst, .. } = code.op(block, step) {
+            let range = code.function.operand_range(*inst);
+            for (at, &(value, role)) in range.zip(accesses) {
+                let fragment = fragment_of(value, role == Role::Def);
+                let file = File::new(code.shape(value).file);
+                self.out.registers[at] = PReg::new(file, self.out.unit(fragment) as usize);
+                self.out.operands[at] = fragment;
+            }
+            self.finish_inst(*inst);
+            return;
+        }
+        for &(value, role) in accesses {
+            let fragment = fragment_of(value, role == Role::Def);
+            self.out.fragments[fragment as usize].is_frozen = true;
+        }
         let register = |value: u32, writes: bool| {
             let file = File::new(code.shape(value).file);
-            PReg::new(file, unit_of(value, writes) as usize)
+            PReg::new(file, self.out.unit(fragment_of(value, writes)) as usize)
         };
         match code.op(block, step) {
-            Op::Inst { inst, .. } => {
-                let range = code.function.operand_range(*inst);
-                let places = self.out.registers[range].iter_mut().zip(accesses);
-                for (place, &(value, role)) in places {
-                    *place = register(value, role == Role::Def);
-                }
-                self.finish_inst(*inst);
-            }
             Op::Copies(pairs) => {
                 let moves: SmallVec<[_; 4]> = pairs
                     .iter()
@@ -474,7 +619,7 @@ impl<const W: usize> Assigner<'_, W> {
                 let edit = self.transfer(register(to, true), self.register(from), from);
                 self.waiting.push(edit);
             }
-            Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
+            Op::Inst { .. } | Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
         }
     }
 
@@ -491,44 +636,27 @@ impl<const W: usize> Assigner<'_, W> {
 
     /// Puts the edits that wait before `inst`, whose registers are known.
     pub(super) fn finish_inst(&mut self, inst: crate::function::Inst) {
-        let point = Point::Before(inst);
-        self.out
-            .edits
-            .extend(self.waiting.drain(..).map(|edit| (point, edit)));
+        self.flush(Point::Before(inst));
         if self.code.function.inst(inst).kind == Kind::Copy {
-            self.out.copies += 1;
-            if self.is_in_place(inst) {
-                self.out.coalesced += 1;
-                self.out.deleted.insert(inst);
-            }
+            self.out.copies.push((inst, self.frequency));
         }
     }
 
-    /// Whether a copy's results, laid end to end, sit exactly on its inputs.
-    fn is_in_place(&self, inst: crate::function::Inst) -> bool {
-        let function = self.code.function;
-        let units = |reads: bool| {
-            let operands = function.operands(inst).iter();
-            let registers = &self.out.registers[function.operand_range(inst)];
-            let side = operands
-                .zip(registers)
-                .filter(move |(o, _)| o.role.reads() == reads);
-            side.flat_map(|(o, &reg)| {
-                let width = self.code.target.width(function.vreg(o.vreg).class);
-                self.code.target.units(reg, width)
-            })
-        };
-        units(true).eq(units(false))
+    fn flush(&mut self, point: Point) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.edited.resize(self.waiting.len(), NONE);
+        self.out.edited.append(&mut self.edited);
+        let edits = self.waiting.drain(..).map(|edit| (point, edit));
+        self.out.edits.extend(edits);
     }
 
     /// Puts the edits that wait on the edge that `block` stands on. In other blocks none
     /// waits: a terminator comes last and writes nothing.
     fn flush_edge(&mut self, block: Block) {
         if let Some((from, succ)) = self.code.program.blocks[block].edge {
-            let point = Point::Edge(from, succ);
-            self.out
-                .edits
-                .extend(self.waiting.drain(..).map(|edit| (point, edit)));
+            self.flush(Point::Edge(from, succ));
         }
         debug_assert!(self.waiting.is_empty());
     }
@@ -542,12 +670,15 @@ impl<const W: usize> Assigner<'_, W> {
         let from = self.register(value);
         if let Some(to) = self.stores.slot(value) {
             let width = self.code.shape(value).width as u8;
-            self.waiting.push(Edit::Store { to, from, width });
+            self.push(
+                Some(self.fragment[value as usize]),
+                Edit::Store { to, from, width },
+            );
         }
     }
 
-    /// Brings `value` back to `unit`.
-    pub(super) fn reload(&mut self, value: u32, unit: usize) {
+    /// Brings `value` back to `unit`, in a fragment unless that is the seat of a step.
+    pub(super) fn reload(&mut self, value: u32, unit: usize, fragment: Option<u32>) {
         let shape = self.code.shape(value);
         let to = PReg::new(File::new(shape.file), unit);
         let remat = self.plan.and_then(|plan| plan.remat.instruction(value));
@@ -559,11 +690,18 @@ impl<const W: usize> Assigner<'_, W> {
                 .iter()
                 .map(|_| to)
                 .collect();
-            self.waiting.push(Edit::Recompute { inst, regs });
+            self.push(fragment, Edit::Recompute { inst, regs });
         } else if let Some(from) = self.stores.slot(value) {
             let width = shape.width as u8;
-            self.waiting.push(Edit::Reload { to, from, width });
+            self.push(fragment, Edit::Reload { to, from, width });
         }
+    }
+
+    /// Adds an edit of the register of `fragment`.
+    fn push(&mut self, fragment: Option<u32>, edit: Edit) {
+        self.edited.resize(self.waiting.len(), NONE);
+        self.edited.push(fragment.unwrap_or(NONE));
+        self.waiting.push(edit);
     }
 
     pub(super) fn register(&self, value: u32) -> PReg {
@@ -576,6 +714,7 @@ impl<const W: usize> Assigner<'_, W> {
     pub(super) fn settle(&mut self, value: u32, unit: usize) {
         self.occupy(value, unit);
         self.at[value as usize] = unit as u16;
+        self.fragment[value as usize] = self.fragment_at(value, unit as u16, 2 * self.now);
         self.claim(value, unit);
     }
 

@@ -88,8 +88,8 @@ impl Connector<'_> {
                 self.at[value as usize] = NOWHERE;
             }
         }
-        for &(value, at) in assigned.exit.of(block) {
-            self.at[value as usize] = at;
+        for &(value, fragment) in assigned.exit.of(block) {
+            self.at[value as usize] = assigned.unit(fragment);
         }
     }
 
@@ -103,13 +103,13 @@ impl Connector<'_> {
             true => &[],
             false => assigned.entry.of(edge.to),
         };
-        for &(value, unit) in moving {
+        for &(value, fragment) in moving {
             let index = match params.is_empty() {
                 true => None,
                 false => params.iter().position(|&p| p == value),
             };
             let source = index.map_or(value, |index| pairs[index].1);
-            let to = self.register(value, unit);
+            let to = self.register(value, assigned.unit(fragment));
             let width = code.shape(value).width;
             match self.source(source) {
                 Some(Source::Register(from)) if from == to => {}
@@ -281,9 +281,9 @@ impl Connector<'_> {
         let shape = code.shape(value);
         let exit = assigned.exit.of(edge.from);
         let in_the_way = |start: usize| {
-            exit.iter().filter(move |&&(v, at)| {
+            exit.iter().filter(move |&&(v, fragment)| {
                 let other = code.shape(v);
-                let at = at as usize;
+                let at = assigned.unit(fragment) as usize;
                 other.file == shape.file && at < start + shape.width && start < at + other.width
             })
         };
@@ -299,10 +299,10 @@ impl Connector<'_> {
         };
         let register = PReg::new(File::new(shape.file), start);
         let mut back: SmallVec<[Edit; 4]> = SmallVec::new();
-        for (index, &(other, at)) in in_the_way(start).enumerate() {
+        for (index, &(other, fragment)) in in_the_way(start).enumerate() {
             let bytes = code.target.spill_bytes(class(code, other));
             let slot = self.stores.shadow(bytes, usize::MAX / 2 + index);
-            let reg = self.register(other, at);
+            let reg = self.register(other, assigned.unit(fragment));
             let width = code.shape(other).width as u8;
             out.push(Edit::Store {
                 to: slot,
@@ -328,10 +328,11 @@ impl Connector<'_> {
     fn idle(&self, edge: &Edge, assigned: &Assigned) -> Option<PReg> {
         let mut taken: UnitSet<8> = UnitSet::EMPTY;
         let ends = [assigned.exit.of(edge.from), assigned.entry.of(edge.to)];
-        for &(value, at) in ends.into_iter().flatten() {
+        for &(value, fragment) in ends.into_iter().flatten() {
             let shape = self.code.shape(value);
             if shape.file == File::MAIN.index() {
-                let units = at as usize..at as usize + shape.width;
+                let at = assigned.unit(fragment) as usize;
+                let units = at..at + shape.width;
                 units.for_each(|unit| taken.insert(unit));
             }
         }

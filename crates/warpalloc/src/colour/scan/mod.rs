@@ -22,6 +22,7 @@ mod next_use;
 mod pick;
 mod pins;
 mod pressure;
+mod recolour;
 mod remat;
 mod share;
 mod spill;
@@ -169,6 +170,31 @@ fn attempt(
     Ok((assigned, stores))
 }
 
+/// Deletes the copies whose results, laid end to end, sit exactly on their inputs; returns
+/// how many there are.
+fn delete_copies(code: &Code, assigned: &mut Assigned) -> u32 {
+    let function = code.function;
+    let mut deleted = 0;
+    for &(inst, _) in &assigned.copies {
+        let units = |reads: bool| {
+            let operands = function.operands(inst).iter();
+            let registers = &assigned.registers[function.operand_range(inst)];
+            let side = operands
+                .zip(registers)
+                .filter(move |(o, _)| o.role.reads() == reads);
+            side.flat_map(|(o, &reg)| {
+                let width = code.target.width(function.vreg(o.vreg).class);
+                code.target.units(reg, width)
+            })
+        };
+        if units(true).eq(units(false)) {
+            deleted += 1;
+            assigned.deleted.insert(inst);
+        }
+    }
+    deleted
+}
+
 fn finish(
     code: Code,
     target: &Target,
@@ -178,8 +204,8 @@ fn finish(
     mut stats: Stats,
 ) -> Result<Allocation, Error> {
     let function = code.function;
-    stats.copies = assigned.copies;
-    stats.coalesced = assigned.coalesced;
+    stats.copies = assigned.copies.len() as u32;
+    stats.coalesced = delete_copies(&code, &mut assigned);
     let mut allocation = Allocation {
         registers: assigned.registers,
         memory: Vec::new(),

@@ -265,7 +265,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
             .filter(|&at| matches!(items[at].what, What::Link(_)))
             .collect();
         order.sort_by_key(|&at| (items[at].fixed.is_none(), Reverse(items[at].shape.width)));
-        for at in order {
+        while let Some(at) = self.next_to_place(&mut order, items, &taken) {
             let Some(start) = self.best_start(block, step, &items[at], items, &taken) else {
                 return false;
             };
@@ -386,7 +386,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
                 item.forbidden == UnitSet::EMPTY,
             )
         });
-        for at in order {
+        while let Some(at) = self.next_to_place(&mut order, items, &taken) {
             let item = &items[at];
             let closed = taken.closed_to(item);
             let start = match (item.what, item.fixed) {
@@ -407,6 +407,42 @@ impl<'a, const W: usize> Assigner<'a, W> {
             items[at].place = Some(start);
         }
         true
+    }
+
+    /// Takes the item to place next out of `order`: the first, unless registers are excluded.
+    /// Then a link in a fixed register or else the one with the fewest starts left goes first,
+    /// lest another take its last.
+    fn next_to_place<A: smallvec::Array<Item = usize>>(
+        &self,
+        order: &mut SmallVec<A>,
+        items: &Items<'a, W>,
+        taken: &Taken<W>,
+    ) -> Option<usize> {
+        let excludes = |&at: &usize| match items[at].what {
+            What::Link(link) => {
+                let values = &self.code.program.values;
+                let mut seats = link.members.iter().map(|m| &values[m.0]);
+                seats.any(|seat| seat.forbidden.is_some())
+            }
+            _ => false,
+        };
+        let mut next = 0;
+        if order.len() > 1 && order.iter().any(excludes) {
+            let starts = |at: usize| match (items[at].what, items[at].fixed) {
+                (What::Link(_), Some(_)) => Some(0),
+                (What::Link(link), None) => {
+                    let closed = taken.closed_to(&items[at]);
+                    let starts = self.open_starts(items[at].shape, &closed);
+                    let open = starts.iter().filter(|&s| self.link_fits(link, s, &closed));
+                    Some(open.count())
+                }
+                _ => None,
+            };
+            let links = order.iter().enumerate();
+            let links = links.filter_map(|(n, &at)| Some((starts(at)?, n)));
+            next = links.min().map_or(0, |(_, n)| n);
+        }
+        (next < order.len()).then(|| order.remove(next))
     }
 
     fn open_starts(&self, shape: Shape, closed: &UnitSet<W>) -> UnitSet<W> {

@@ -1,7 +1,6 @@
 //! From live sets to edges.
 
 use super::crowd::Crowd;
-use super::rows::Runs;
 use super::{CONDITIONAL, Interference};
 use crate::analysis::{Cfg, Liveness};
 use crate::function::{Clobbers, Inst, Kind, Role};
@@ -26,7 +25,6 @@ impl Interference {
             program,
             target,
             crowd: Crowd::new(program, target, scratch),
-            runs: Runs::new(scratch),
             conditions: FxHashMap::default(),
             occurring: EntitySet::with_capacity(values),
             clobbered: SecondaryMap::with_capacity(values),
@@ -50,8 +48,6 @@ struct Build<'a> {
     program: &'a Program<'a>,
     target: &'a Target,
     crowd: Crowd,
-    /// Values that interfere whatever their places.
-    runs: Runs,
     /// Conditional pairs, lower value first; `None` once two conditions contradict.
     conditions: FxHashMap<(Value, Value), Option<i32>>,
     occurring: EntitySet<Value>,
@@ -153,7 +149,6 @@ impl Build<'_> {
         }
         for &(early, _) in accesses.iter().filter(|(_, r)| *r == Role::EarlyDef) {
             let inputs = accesses.iter().filter(|(_, role)| role.reads());
-            self.runs.begin(early.index() as u32);
             self.interfere(inputs.map(|&(v, _)| v), early);
         }
         if writes().next().is_some() {
@@ -170,9 +165,7 @@ impl Build<'_> {
     /// Every value live beside `to` when it is written interferes with it, except the one
     /// that is `copied`.
     fn define(&mut self, to: Value, copied: &[CopiedPart]) {
-        self.runs.begin(to.index() as u32);
         let beside = self.crowd.live(self.crowd.file(to));
-        let number = |v: Value| v.index() as u32;
         let mut sources: SmallVec<[&CopiedPart; 2]> = SmallVec::new();
         for part in copied.iter().filter(|part| part.to == to) {
             // A source copied twice may coincide with the first of its copies.
@@ -181,22 +174,22 @@ impl Build<'_> {
                 sources.push(part);
             }
         }
-        if sources.is_empty() {
-            return self.runs.extend(beside.iter().map(number));
-        }
-        let is_source = |v: &Value| sources.iter().any(|part| part.from == *v);
-        let others = beside.iter().filter(|v| !is_source(v));
-        self.runs.extend(others.map(number));
+        let log = &mut self.crowd.log;
+        sources.iter().for_each(|part| log.leave(part.from));
+        log.define(to);
+        sources.iter().for_each(|part| log.enter(part.from));
         for part in sources {
             self.condition(part);
         }
     }
 
-    /// Adds the values of `others` in the file of `value` to its run.
+    /// Adds the values of `others` in the file of `value` to its neighbours.
     fn interfere(&mut self, others: impl Iterator<Item = Value>, value: Value) {
-        let crowd = &self.crowd;
-        let others = others.filter(|&other| crowd.file(other) == crowd.file(value));
-        self.runs.extend(others.map(|v| v.index() as u32));
+        for other in others {
+            if self.crowd.file(other) == self.crowd.file(value) {
+                self.crowd.log.pair(value, other);
+            }
+        }
     }
 
     /// Both sides of a copied part are needed after it: they may share units, but only so
@@ -249,12 +242,13 @@ impl Build<'_> {
 
     fn finish(self, scratch: &Scratch) -> Interference {
         let values = self.program.values.len();
+        let (rows, peaks) = self.crowd.finish(scratch);
         let mut interference = Interference {
-            rows: self.runs.into_rows(values, scratch),
+            rows,
             distances: FxHashMap::default(),
             occurring: self.occurring,
             clobbered: self.clobbered,
-            peaks: self.crowd.into_peaks(scratch),
+            peaks,
         };
         let mut conditions: Vec<_> = self.conditions.into_iter().collect();
         conditions.retain(|&((a, b), _)| !interference.interferes(a, b));

@@ -5,7 +5,8 @@
 //! pressure since some time is then the first entry that is not older, and it is asked for
 //! once per value and block.
 
-use crate::analysis::{LiveSet, Liveness};
+use super::rows::Log;
+use crate::analysis::{LiveSet, Liveness, Rows};
 use crate::function::{Block, Role};
 use crate::ir::{Program, Value};
 use crate::scratch::Scratch;
@@ -24,6 +25,8 @@ pub(super) struct Crowd {
     since: Vec<u32>,
     /// The greatest pressure found for each value.
     peaks: Vec<u16>,
+    /// What interferes.
+    pub(super) log: Log,
 }
 
 struct OfFile {
@@ -49,6 +52,7 @@ impl Crowd {
             now: 0,
             since: scratch.filled(0, values),
             peaks: scratch.filled(0, values),
+            log: Log::new(scratch),
         }
     }
 
@@ -109,6 +113,7 @@ impl Crowd {
     pub(super) fn step_back(&mut self, accesses: &[(Value, Role)]) {
         for &(value, _) in accesses.iter().filter(|(_, role)| role.writes()) {
             if self.of_value(value).live.remove(value) {
+                self.log.leave(value);
                 let width = self.width(value);
                 self.of_value(value).units -= width;
                 self.note_peak(value);
@@ -126,21 +131,25 @@ impl Crowd {
                 self.note_peak(self.files[file].live.as_slice()[index]);
             }
         }
+        self.log.clear();
     }
 
-    /// The most units of its file in use at once while each value is live.
-    pub(super) fn into_peaks(self, scratch: &Scratch) -> Vec<u16> {
+    /// The neighbours of each value, and the most units of its file in use at once while it is
+    /// live.
+    pub(super) fn finish(self, scratch: &Scratch) -> (Rows<Value, u32>, Vec<u16>) {
+        let rows = self.log.into_rows(&self.file_of, scratch);
         for of_file in self.files {
             of_file.live.recycle(scratch);
         }
         scratch.give(self.file_of);
         scratch.give(self.widths);
         scratch.give(self.since);
-        self.peaks
+        (rows, self.peaks)
     }
 
     fn enter(&mut self, value: Value) {
         if self.of_value(value).live.insert(value) {
+            self.log.enter(value);
             let width = self.width(value);
             self.of_value(value).units += width;
             self.since[value.index()] = self.now;

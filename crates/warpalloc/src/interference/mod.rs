@@ -15,8 +15,8 @@
 //! value that is live across it.
 //!
 //! *Representation.* One sorted row of neighbours per value, all in one piece of memory,
-//! made from (written, live) pairs by counting sorts: linear in the pairs, and no table
-//! over pairs of values. A caller with many tests against one value marks its row first; a
+//! made from a log of definitions and live sets: linear in the edges, and no table over pairs
+//! of values. A caller with many tests against one value marks its row first; a
 //! single test searches the shorter row.
 
 mod build;

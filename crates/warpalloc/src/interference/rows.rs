@@ -1,121 +1,211 @@
-//! From runs of neighbours to sorted rows.
+//! From a log of live sets to sorted rows.
 //!
-//! A definition yields one *run*: the value it writes and all values live beside it. The
-//! rows are the symmetric closure of all runs. Transposing a relation whose rows are
-//! visited in ascending order leaves ascending rows, and a symmetric relation is its own
-//! transpose. Everything but the order of the runs is linear in them.
+//! A definition makes a value interfere with all values that are live beside it. Written down
+//! pair by pair, these would take half as much memory as the rows, and most pairs of one
+//! definition are those of the next. So the log has the definitions and the changes of the live
+//! set, and is read twice: to count what each row gets, and to fill the rows. A row is sorted
+//! by a set of bits, which takes time linear in its length and in the range of its numbers.
 
-use crate::analysis::Rows;
+use crate::analysis::{LiveSet, Rows};
 use crate::ir::Value;
 use crate::scratch::Scratch;
+use crate::target::File;
+use cranelift_entity::EntityRef;
 
-/// Values that interfere, run by run; duplicates and a value's own number do no harm.
+/// Definitions and the live sets around them, in the order in which they are met.
 #[derive(Debug)]
-pub(super) struct Runs {
-    /// The value each run is about, and where its neighbours begin.
-    heads: Vec<(u32, u32)>,
-    items: Vec<u32>,
+pub(super) struct Log {
+    /// A kind and a value each; a pair has its second value behind it.
+    events: Vec<u32>,
 }
 
-impl Runs {
-    /// No runs yet.
-    pub(super) fn new(scratch: &Scratch) -> Runs {
-        Runs {
-            heads: scratch.growing(),
-            items: scratch.growing(),
+/// The value becomes live.
+const ENTER: u32 = 0;
+/// The value is live no more.
+const LEAVE: u32 = 1 << 30;
+/// The value interferes with all live values of its file.
+const DEFINE: u32 = 2 << 30;
+/// The value interferes with the next.
+const PAIR: u32 = 3 << 30;
+const KIND: u32 = 3 << 30;
+/// In place of a value that becomes live: none is live any more.
+const NONE: u32 = ENTER | !KIND;
+
+impl Log {
+    pub(super) fn new(scratch: &Scratch) -> Log {
+        Log {
+            events: scratch.growing(),
         }
     }
 
-    /// Begins a run about `value`.
-    pub(super) fn begin(&mut self, value: u32) {
-        self.heads.push((value, self.items.len() as u32));
+    pub(super) fn enter(&mut self, value: Value) {
+        self.events.push(ENTER | value.as_u32());
     }
 
-    /// Adds neighbours to the run begun last.
-    pub(super) fn extend(&mut self, items: impl Iterator<Item = u32>) {
-        self.items.extend(items);
+    pub(super) fn leave(&mut self, value: Value) {
+        self.events.push(LEAVE | value.as_u32());
     }
 
-    /// The neighbours of all values below `values`, ascending.
-    pub(super) fn into_rows(self, values: usize, scratch: &Scratch) -> Rows<Value, u32> {
-        let mut order = scratch.collected(0..self.heads.len());
-        order.sort_by_key(|&run| self.heads[run].0);
-        // Room for both directions of each pair, behind an entry that is no value: the first
-        // neighbour is compared with it.
-        let mut starts = scratch.filled(1u32, values + 1);
-        let mut back_starts = scratch.filled(0u32, values + 1);
-        starts[0] = 0;
-        for (run, &(value, _)) in self.heads.iter().enumerate() {
-            let items = self.run(run);
-            starts[value as usize + 1] += items.len() as u32;
-            for &item in items {
-                back_starts[item as usize + 1] += 1;
-            }
-        }
+    pub(super) fn define(&mut self, value: Value) {
+        self.events.push(DEFINE | value.as_u32());
+    }
+
+    /// Two values of one file; the same value twice does no harm.
+    pub(super) fn pair(&mut self, a: Value, b: Value) {
+        self.events.extend([PAIR | a.as_u32(), b.as_u32()]);
+    }
+
+    /// No value is live any more.
+    pub(super) fn clear(&mut self) {
+        self.events.push(NONE);
+    }
+
+    /// The neighbours of all values, ascending; `file_of` has the file of each.
+    pub(super) fn into_rows(self, file_of: &[File], scratch: &Scratch) -> Rows<Value, u32> {
+        let values = file_of.len();
+        let mut live = Live::new(file_of, scratch);
+        let mut starts = scratch.filled(0u32, values + 1);
+        live.count(&self.events, &mut starts[1..], scratch);
         for value in 0..values {
-            starts[value + 1] += starts[value] + back_starts[value + 1];
-            back_starts[value + 1] += back_starts[value];
+            starts[value + 1] += starts[value];
         }
-        let mut back_ends = scratch.collected(back_starts.iter().copied());
-        let mut backward = scratch.filled(0u32, back_starts[values] as usize);
-        for &run in &order {
-            let value = self.heads[run].0;
-            for &item in self.run(run) {
-                let end = &mut back_ends[item as usize];
-                backward[*end as usize] = value;
-                *end += 1;
-            }
-        }
-        let mut ends = scratch.collected(starts.iter().map(|start| start + 1));
-        let mut neighbours = scratch.filled(u32::MAX, starts[values] as usize + 1);
-        let mut add = |value: u32, neighbour: u32| {
-            let end = &mut ends[value as usize];
-            // A pair that is met again is met next.
-            let is_new = neighbours[*end as usize - 1] != neighbour && neighbour != value;
-            neighbours[*end as usize] = neighbour;
-            *end += u32::from(is_new);
-        };
-        let mut runs = order.iter().peekable();
-        for value in 0..values {
-            let number = value as u32;
-            while let Some(&run) = runs.next_if(|&&run| self.heads[run].0 == number) {
-                self.run(run).iter().for_each(|&item| add(item, number));
-            }
-            let defined = back_starts[value] as usize..back_starts[value + 1] as usize;
-            backward[defined]
-                .iter()
-                .for_each(|&other| add(other, number));
-        }
-        scratch.give(order);
-        [back_starts, back_ends, backward, self.items]
-            .into_iter()
-            .for_each(|vec| scratch.give(vec));
-        scratch.give(self.heads);
+        let mut ends = scratch.collected(starts[..values].iter().copied());
+        let mut neighbours = scratch.filled(0u32, starts[values] as usize);
+        live.fill(&self.events, &mut ends, &mut neighbours);
+        live.recycle(scratch);
+        scratch.give(self.events);
         // Rows move together where they stand, for a second copy of a large graph is dear.
+        let mut bits = scratch.filled(0u64, values.div_ceil(64));
         let mut count = 0;
-        for (start, &end) in starts.iter_mut().zip(&ends).take(values) {
-            let row = *start as usize + 1..end as usize;
-            *start = count as u32;
-            count += row.len();
-            neighbours.copy_within(row, *start as usize);
+        for value in 0..values {
+            let row = starts[value] as usize..ends[value] as usize;
+            starts[value] = count as u32;
+            let (mut low, mut high) = (bits.len(), 0);
+            for &neighbour in &neighbours[row] {
+                let word = neighbour as usize / 64;
+                (low, high) = (low.min(word), high.max(word + 1));
+                bits[word] |= 1 << (neighbour % 64);
+            }
+            bits[value / 64] &= !(1 << (value % 64));
+            for (word, bits) in (low..high).zip(&mut bits[low.min(high)..high]) {
+                while *bits != 0 {
+                    neighbours[count] = word as u32 * 64 + bits.trailing_zeros();
+                    *bits &= *bits - 1;
+                    count += 1;
+                }
+            }
         }
         starts[values] = count as u32;
         neighbours.truncate(count);
+        scratch.give(bits);
         scratch.give(ends);
         Rows::from_parts(starts, neighbours)
     }
+}
 
-    fn run(&self, index: usize) -> &[u32] {
-        let start = self.heads[index].1 as usize;
-        let end = self.heads.get(index + 1);
-        &self.items[start..end.map_or(self.items.len(), |next| next.1 as usize)]
+/// The live values of each file, as a log is read.
+struct Live<'f> {
+    file_of: &'f [File],
+    files: Vec<LiveSet<Value>>,
+}
+
+impl<'f> Live<'f> {
+    fn new(file_of: &'f [File], scratch: &Scratch) -> Live<'f> {
+        let files = file_of.iter().map(|file| file.index() + 1).max();
+        let set = |_| LiveSet::new_in(file_of.len(), scratch);
+        Live {
+            file_of,
+            files: (0..files.unwrap_or(0)).map(set).collect(),
+        }
+    }
+
+    fn recycle(self, scratch: &Scratch) {
+        self.files.into_iter().for_each(|set| set.recycle(scratch));
+    }
+
+    /// Adds to `counts` how many neighbours each value gets. A value gets one for each
+    /// definition while it is live, which the numbers of definitions before and after tell.
+    fn count(&mut self, events: &[u32], counts: &mut [u32], scratch: &Scratch) {
+        let mut defined = vec![0u32; self.files.len()];
+        let mut since = scratch.filled(0u32, self.file_of.len());
+        let mut events = events.iter().copied();
+        while let Some(event) = events.next() {
+            if event == NONE {
+                for (set, &defined) in self.files.iter_mut().zip(&defined) {
+                    for value in set.iter().map(|value| value.index()) {
+                        counts[value] += defined - since[value];
+                    }
+                    set.clear();
+                }
+                continue;
+            }
+            let value = (event & !KIND) as usize;
+            let file = self.file_of[value].index();
+            match event & KIND {
+                ENTER => {
+                    self.files[file].insert(Value::new(value));
+                    since[value] = defined[file];
+                }
+                LEAVE => {
+                    self.files[file].remove(Value::new(value));
+                    counts[value] += defined[file] - since[value];
+                }
+                DEFINE => {
+                    counts[value] += self.files[file].len() as u32;
+                    defined[file] += 1;
+                }
+                _ => {
+                    let other = events.next().unwrap_or_default();
+                    counts[value] += 1;
+                    counts[other as usize] += 1;
+                }
+            }
+        }
+        scratch.give(since);
+    }
+
+    /// Writes the neighbours of each value at its end, which moves.
+    fn fill(&mut self, events: &[u32], ends: &mut [u32], neighbours: &mut [u32]) {
+        let mut add = |value: usize, neighbour: u32| {
+            let end = &mut ends[value];
+            neighbours[*end as usize] = neighbour;
+            *end += 1;
+        };
+        let mut events = events.iter().copied();
+        while let Some(event) = events.next() {
+            if event == NONE {
+                self.files.iter_mut().for_each(LiveSet::clear);
+                continue;
+            }
+            let number = event & !KIND;
+            let value = number as usize;
+            let set = &mut self.files[self.file_of[value].index()];
+            match event & KIND {
+                ENTER => {
+                    set.insert(Value::new(value));
+                }
+                LEAVE => {
+                    set.remove(Value::new(value));
+                }
+                DEFINE => {
+                    for other in set.iter() {
+                        add(value, other.as_u32());
+                        add(other.index(), number);
+                    }
+                }
+                _ => {
+                    let other = events.next().unwrap_or_default();
+                    add(value, other);
+                    add(other as usize, number);
+                }
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cranelift_entity::EntityRef;
     use std::collections::BTreeSet;
 
     #[test]
@@ -127,21 +217,45 @@ mod tests {
                 .wrapping_add(1);
             ((state >> 33) % n) as u32
         };
-        const VALUES: usize = 40;
+        const VALUES: usize = 200;
         let scratch = Scratch::default();
-        let mut runs = Runs::new(&scratch);
+        let file_of: Vec<File> = (0..VALUES)
+            .map(|value| if value % 3 == 0 { File::P } else { File::R })
+            .collect();
+        let mut log = Log::new(&scratch);
+        let mut live = BTreeSet::new();
         let mut expected = vec![BTreeSet::new(); VALUES];
-        for _ in 0..60 {
-            let value = next(VALUES as u64);
-            let others: Vec<u32> = (0..next(6)).map(|_| next(VALUES as u64)).collect();
-            for &other in others.iter().filter(|&&other| other != value) {
-                expected[value as usize].insert(other);
-                expected[other as usize].insert(value);
+        let mut join = |a: u32, b: u32| {
+            if a != b {
+                expected[a as usize].insert(b);
+                expected[b as usize].insert(a);
             }
-            runs.begin(value);
-            runs.extend(others.into_iter());
+        };
+        for _ in 0..3_000 {
+            let (value, other) = (next(VALUES as u64), next(VALUES as u64));
+            let number = Value::from_u32(value);
+            let is_beside = |&other: &u32| file_of[other as usize] == file_of[value as usize];
+            match next(8) {
+                0..3 if live.insert(value) => log.enter(number),
+                3..5 if live.remove(&value) => log.leave(number),
+                5 => {
+                    log.define(number);
+                    let beside = live.iter().copied().filter(is_beside);
+                    beside.for_each(|other| join(value, other));
+                }
+                6 if is_beside(&other) => {
+                    log.pair(number, Value::from_u32(other));
+                    join(value, other);
+                }
+                7 if next(20) == 0 => {
+                    log.clear();
+                    live.clear();
+                }
+                _ => {}
+            }
         }
-        let rows = runs.into_rows(VALUES, &scratch);
+        log.clear();
+        let rows = log.into_rows(&file_of, &scratch);
         for (value, expected) in expected.iter().enumerate() {
             let row = rows.row(Value::new(value));
             assert_eq!(row, expected.iter().copied().collect::<Vec<_>>());

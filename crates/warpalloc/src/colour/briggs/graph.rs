@@ -20,6 +20,10 @@ use crate::target::Target;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
+/// More edges are not written down a second time, body by body: they take twice the memory of
+/// the edges between values.
+const MAX_EDGES_WRITTEN_DOWN: usize = 4 << 20;
+
 /// What has become of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -243,10 +247,11 @@ impl<'a> Graph<'a> {
     pub fn count_degrees(&mut self) {
         let is_active = |&body: &BodyId| self.status(body) == Status::Active;
         let edges = self.bodies.keys().filter(is_active);
-        let edges = edges.map(|body| self.bodies.get(body).edges).sum();
+        let edges: usize = edges.map(|body| self.bodies.get(body).edges).sum();
+        let is_kept = edges <= MAX_EDGES_WRITTEN_DOWN;
         let mut rows = BodyRows {
             starts: self.scratch.take(self.nodes.len() + 1),
-            entries: self.scratch.take(edges),
+            entries: self.scratch.take(if is_kept { edges } else { 0 }),
         };
         let seats = self.active_seats();
         for body in self.bodies.keys() {
@@ -254,10 +259,16 @@ impl<'a> Graph<'a> {
             if self.status(body) == Status::Active {
                 self.count_burdens(body, &seats, &mut rows.entries);
             }
+            if !is_kept {
+                rows.entries.clear();
+            }
         }
         rows.starts.push(rows.entries.len() as u32);
         self.scratch.give(seats);
         self.rows = Some(rows);
+        if !is_kept {
+            self.drop_rows();
+        }
     }
 
     /// Forgets the edges that were written down.

@@ -87,39 +87,42 @@ fn affinities(
         fragments.all(|(n, f)| last[f.value as usize] == n as u32)
     };
     let mut at = match is_whole {
-        true => last.to_vec(),
+        true => Vec::new(),
         false => vec![NONE; code.value_count()],
     };
     for edge in code.edges() {
         let frequency = code.edge_frequency(edge) as f32;
-        let params = code.params(edge.to);
-        if is_whole && params.is_empty() {
-            continue;
-        }
-        if !is_whole {
-            for &(value, fragment) in assigned.exit.of(edge.from) {
+        let first = found.len();
+        if is_whole {
+            for &(param, arg) in code.pairs(edge).iter().filter(|p| is_scalar(p.0)) {
+                let [to, from] = [param, arg].map(|v| last[v as usize]);
+                if to != from && to != NONE && from != NONE {
+                    found.push((frequency, to, from));
+                }
+            }
+        } else {
+            let exit = assigned.exit.of(edge.from);
+            for &(value, fragment) in exit {
                 at[value as usize] = fragment;
             }
-        }
-        let first = found.len();
-        for &(value, fragment) in assigned.entry.of(edge.to) {
-            let index = match params.is_empty() {
-                true => None,
-                false => params.iter().position(|&p| p == value),
-            };
-            let source = index.map_or(value, |index| code.pairs(edge)[index].1);
-            let from = at[source as usize];
-            if from != NONE && from != fragment && is_scalar(value) {
-                found.push((frequency, fragment, from));
+            let params = code.params(edge.to);
+            for &(value, fragment) in assigned.entry.of(edge.to) {
+                let index = match params.is_empty() {
+                    true => None,
+                    false => params.iter().position(|&p| p == value),
+                };
+                let source = index.map_or(value, |index| code.pairs(edge)[index].1);
+                let from = at[source as usize];
+                if from != NONE && from != fragment && is_scalar(value) {
+                    found.push((frequency, fragment, from));
+                }
+            }
+            for &(value, _) in exit {
+                at[value as usize] = NONE;
             }
         }
         if found.len() > first + 1 {
             edges.push(first..found.len());
-        }
-        if !is_whole {
-            for &(value, _) in assigned.exit.of(edge.from) {
-                at[value as usize] = NONE;
-            }
         }
     }
     for &(inst, frequency) in &assigned.copies {
@@ -197,19 +200,19 @@ impl<T: Copy + Default> Rows<T> {
 /// Positions of a chunk, as a power of two. A change in one chunk leaves the others alone.
 const CHUNK: u32 = 11;
 
-/// The parts of a segment in each chunk.
-fn parts(segment: &Segment) -> impl Iterator<Item = Segment> + Clone + use<> {
-    let Segment {
-        fragment,
-        start,
-        end,
-    } = *segment;
-    let chunks = start >> CHUNK..=end.saturating_sub(1).max(start) >> CHUNK;
-    chunks.map(move |chunk| Segment {
-        fragment,
-        start: start.max(chunk << CHUNK),
-        end: end.min((chunk + 1) << CHUNK),
-    })
+/// The segments that are not empty, cut where chunks end.
+fn cut(segments: &[Segment]) -> Vec<Segment> {
+    let mut parts: Vec<Segment> = Vec::with_capacity(segments.len() + segments.len() / 4);
+    for &segment in segments.iter().filter(|s| s.start < s.end) {
+        let mut rest = segment;
+        while rest.start >> CHUNK < (rest.end - 1) >> CHUNK {
+            let end = ((rest.start >> CHUNK) + 1) << CHUNK;
+            parts.push(Segment { end, ..rest });
+            rest.start = end;
+        }
+        parts.push(rest);
+    }
+    parts
 }
 
 impl<'a> Recolouring<'a> {
@@ -223,14 +226,14 @@ impl<'a> Recolouring<'a> {
         let both = affinities
             .iter()
             .flat_map(|&(weight, a, b)| [(a, (b, weight)), (b, (a, weight))]);
-        let all = segments.iter().filter(|s| s.start < s.end).flat_map(parts);
+        let parts = cut(segments);
         let mut first_unit = [0; FILES];
         let mut units = 0;
         for (file, first) in first_unit.iter_mut().enumerate() {
             *first = units;
             units += code.units(file);
         }
-        let chunks = segments.iter().map(|s| s.end >> CHUNK).max();
+        let chunks = parts.iter().map(|s| s.start >> CHUNK).max();
         let lists = units * (chunks.unwrap_or(0) as usize + 1);
         let mut used = [UnitSet::EMPTY; FILES];
         let mut counts = vec![0; lists];
@@ -241,8 +244,8 @@ impl<'a> Recolouring<'a> {
             let first = chunk + first_unit[shape.file] + usize::from(unit);
             (shape.file, usize::from(unit), first..first + shape.width)
         };
-        for segment in all.clone() {
-            let (file, unit, lists) = lists_of(&segment);
+        for segment in &parts {
+            let (file, unit, lists) = lists_of(segment);
             used[file].insert(unit);
             lists.for_each(|list| counts[list] += 1);
         }
@@ -252,11 +255,11 @@ impl<'a> Recolouring<'a> {
             count => Vec::with_capacity(count + 4),
         });
         let mut held: Vec<Vec<Segment>> = lists.collect();
-        for segment in all.clone() {
-            let (_, _, lists) = lists_of(&segment);
-            lists.for_each(|list| held[list].push(segment));
+        for segment in &parts {
+            let (_, _, lists) = lists_of(segment);
+            lists.for_each(|list| held[list].push(*segment));
         }
-        let segments = all.map(|s| (s.fragment, (s.start, s.end)));
+        let segments = parts.iter().map(|s| (s.fragment, (s.start, s.end)));
         Recolouring {
             code,
             affinities: Rows::new(count, both),

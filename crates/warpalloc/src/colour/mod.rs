@@ -41,7 +41,8 @@ pub(crate) enum Verdict {
     Coloured(Colours),
     /// These values have to be spilled first.
     Spill(SpillChoice),
-    /// A value that cannot be spilled finds no register, and no spill makes room for it.
+    /// A value that cannot be spilled finds no register, and no spill makes room for it; or
+    /// another attempt was far cheaper.
     Stuck,
 }
 

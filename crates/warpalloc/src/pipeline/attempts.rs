@@ -20,6 +20,14 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    fn new(allocation: Allocation, attempt: Attempt) -> Candidate {
+        Candidate {
+            allocation,
+            attempt,
+            cycles: OnceCell::new(),
+        }
+    }
+
     /// Whether another attempt may be cheaper, and is worth its time: predicates that are
     /// carried in general registers or rematerialised gain nothing from one.
     fn is_improvable(&self, function: &Function) -> bool {
@@ -42,7 +50,7 @@ impl<'a> Pipeline<'a> {
             return self.try_rematerialised(hoisting, best, &others, colourer);
         }
         let plain = self.prepare(false)?;
-        let without = self.attempt(&plain, first.without_hoisting(), colourer);
+        let without = self.another(&plain, first.without_hoisting(), colourer);
         best = self.cheaper(best, without, 0.0);
         let base = if best.attempt.hoist { hoisting } else { plain };
         self.try_rematerialised(base, best, &others, colourer)
@@ -107,7 +115,7 @@ impl<'a> Pipeline<'a> {
         let fresh = &mut *colour::colourer(self.options);
         if best.is_improvable(self.function)
             && let Some(rematerialised) = self.rematerialised(&base)
-            && let Ok(candidate) = self.attempt(&rematerialised, best.attempt, fresh)
+            && let Ok(Some(candidate)) = self.another(&rematerialised, best.attempt, fresh)
             && self.price(&candidate) < self.price(&best)
         {
             (base, best) = (rematerialised, candidate);
@@ -132,14 +140,14 @@ impl<'a> Pipeline<'a> {
                     hoist: best.attempt.hoist,
                     ..*other
                 };
-                let found = self.attempt(base, other, colourer);
+                let found = self.another(base, other, colourer);
                 best = self.cheaper(best, found, other.margin);
             }
         }
         Ok(best.allocation)
     }
 
-    /// Allocates in one way.
+    /// Allocates in one way, and where that fails, in memory.
     pub(super) fn attempt(
         &self,
         base: &Base<'a>,
@@ -152,11 +160,19 @@ impl<'a> Pipeline<'a> {
             Some(allocation) => allocation,
             None => self.naive(stats)?,
         };
-        Ok(Candidate {
-            allocation,
-            attempt,
-            cycles: OnceCell::new(),
-        })
+        Ok(Candidate::new(allocation, attempt))
+    }
+
+    /// Allocates in another way, if that succeeds.
+    fn another(
+        &self,
+        base: &Base<'a>,
+        attempt: Attempt,
+        colourer: &mut dyn Colourer,
+    ) -> Result<Option<Candidate>, Error> {
+        let mut stats = base.stats.clone();
+        let coloured = self.colour(base, attempt, FrameUse::Allowed, colourer, &mut stats)?;
+        Ok(coloured.map(|allocation| Candidate::new(allocation, attempt)))
     }
 
     /// What candidates are compared by: whether they fell back, and cycles.
@@ -172,10 +188,15 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The cheaper of two, if the other saves more than `margin` cycles.
-    fn cheaper(&self, best: Candidate, other: Result<Candidate, Error>, margin: f64) -> Candidate {
+    fn cheaper(
+        &self,
+        best: Candidate,
+        other: Result<Option<Candidate>, Error>,
+        margin: f64,
+    ) -> Candidate {
         let (fell_back, cycles) = self.price(&best);
         match other {
-            Ok(other) if self.price(&other) < (fell_back, cycles - margin) => other,
+            Ok(Some(other)) if self.price(&other) < (fell_back, cycles - margin) => other,
             _ => best,
         }
     }

@@ -27,7 +27,7 @@ const MOST_STEPS: usize = 100;
 /// What evicting a value costs besides copies: the fewer the better.
 const EVICTION: f64 = 1e-3;
 /// What evicting a value costs that must evict others in turn.
-const CHAIN: f64 = 1e2;
+const CHAIN: f64 = 50.0;
 /// What evicting a value costs that begins earlier or has just been placed: evictions may come
 /// back to where they began.
 const BACKWARDS: f64 = 1e6;

@@ -20,13 +20,14 @@ use cranelift_entity::EntitySet;
 
 impl Fatpoint {
     /// What to spill so that no more is live at once than the budget has.
-    pub(super) fn relieve(&self, problem: &Problem, stats: &mut Stats) -> Verdict {
+    pub(super) fn relieve(&mut self, problem: &Problem, stats: &mut Stats) -> Verdict {
         let costs = costs(problem);
         let mut chosen = Vec::new();
         for file in problem.files_over_budget(stats) {
             let aim = (file, aim(problem, file, self.failures));
             chosen.extend(guide(problem, problem.ranges(stats), &costs, aim));
         }
+        self.spent += chosen.iter().map(|&value| costs[value]).sum::<f32>();
         match chosen.is_empty() {
             true => Verdict::Stuck,
             false => Verdict::Spill(SpillChoice::exactly(chosen)),
@@ -35,7 +36,7 @@ impl Fatpoint {
 
     /// What to spill so that the clusters left over get registers.
     pub(super) fn make_room(
-        &self,
+        &mut self,
         problem: &Problem,
         placed: &Placed,
         costs: &Costs,
@@ -67,6 +68,7 @@ impl Fatpoint {
         chosen.extend(self.extra(problem, ranges, placed, costs));
         chosen.sort_unstable();
         chosen.dedup();
+        self.spent += chosen.iter().map(|&value| costs[value]).sum::<f32>();
         Verdict::Spill(SpillChoice::exactly(chosen))
     }
 

@@ -46,6 +46,7 @@ mod remat;
 #[cfg(test)]
 mod tests;
 
+use super::attempt::Split;
 use super::{Attempt, Colourer, Colours, Join, Problem, Verdict};
 use crate::error::Error;
 use crate::frame::spill_space;
@@ -65,6 +66,9 @@ use place_file::{Trial, place_file};
 use progress::Progress;
 use remat::RematLists;
 
+/// Split live ranges may cost this much more to spill and still be cheaper in the end.
+const WORTH_GOING_ON: f32 = 2.0;
+
 /// Placement by program points.
 #[derive(Default)]
 pub(crate) struct Fatpoint {
@@ -72,6 +76,12 @@ pub(crate) struct Fatpoint {
     failures: usize,
     /// Clusters that rounds left without a register.
     progress: Progress,
+    /// Live ranges are split in this attempt.
+    is_split: bool,
+    /// What the spills of this attempt cost so far.
+    spent: f32,
+    /// What all spills cost in an attempt without splitting that succeeded.
+    spent_unsplit: Option<f32>,
 }
 
 /// The result of one trial.
@@ -82,8 +92,12 @@ struct Placed {
 }
 
 impl Colourer for Fatpoint {
-    fn begin(&mut self, _: Attempt) {
-        *self = Fatpoint::default();
+    fn begin(&mut self, attempt: Attempt) {
+        *self = Fatpoint {
+            is_split: attempt.split != Split::Never,
+            spent_unsplit: self.spent_unsplit,
+            ..Fatpoint::default()
+        };
     }
 
     fn colour(&mut self, problem: &Problem, stats: &mut Stats) -> Result<Verdict, Error> {
@@ -91,7 +105,15 @@ impl Colourer for Fatpoint {
             true => self.relieve(problem, stats),
             false => self.place(problem, problem.target, stats),
         };
-        self.failures += matches!(verdict, Verdict::Spill(_)) as usize;
+        match verdict {
+            Verdict::Spill(_) if self.cannot_win() => return Ok(Verdict::Stuck),
+            Verdict::Spill(_) => self.failures += 1,
+            Verdict::Coloured(_) if !self.is_split => {
+                let least = self.spent_unsplit.unwrap_or(f32::INFINITY);
+                self.spent_unsplit = Some(least.min(self.spent));
+            }
+            Verdict::Coloured(_) | Verdict::Stuck => {}
+        }
         Ok(verdict)
     }
 
@@ -127,6 +149,12 @@ impl Colourer for Fatpoint {
 }
 
 impl Fatpoint {
+    /// Whether live ranges were split in vain: spills cost far more than they did without.
+    fn cannot_win(&self) -> bool {
+        let unsplit = self.spent_unsplit.filter(|_| self.is_split);
+        unsplit.is_some_and(|unsplit| self.spent > unsplit * WORTH_GOING_ON)
+    }
+
     /// Gives every cluster a register, or makes room for those that find none.
     fn place(&mut self, problem: &Problem, target: &Target, stats: &mut Stats) -> Verdict {
         let is_first = self.failures == 0;

@@ -97,6 +97,24 @@ fn what_is_spilled_for_one_value_makes_room_for_the_next() {
     });
 }
 
+/// Spills that cost no more than twice as much may still be cheaper once reloads are joined.
+#[test]
+fn an_attempt_with_splitting_ends_where_spills_cost_more_than_twice_as_much() {
+    let ends = |is_split, spent, spent_unsplit| {
+        let colourer = Fatpoint {
+            is_split,
+            spent,
+            spent_unsplit,
+            ..Fatpoint::default()
+        };
+        colourer.cannot_win()
+    };
+    assert!(ends(true, 21.0, Some(10.0)));
+    assert!(!ends(true, 20.0, Some(10.0)));
+    assert!(!ends(false, 21.0, Some(10.0)));
+    assert!(!ends(true, 21.0, None));
+}
+
 fn allocate(f: &Function, target: &Target, options: &Options) -> Result<Allocation, Error> {
     let options = Options {
         strategy: Strategy::Fatpoint,

@@ -154,9 +154,7 @@ pub(super) fn assign<const W: usize>(
     for &block in code.order.all() {
         assigner.block(block)?;
     }
-    let Assigner {
-        mut out, fragment, ..
-    } = assigner;
+    let (mut out, fragment) = assigner.finish();
     recolour(code, &fragment, &mut out);
     Ok(out)
 }
@@ -206,6 +204,12 @@ pub(super) struct Assigner<'a, const W: usize> {
 }
 
 impl<const W: usize> Assigner<'_, W> {
+    /// What was assigned, and the last fragment of each value. Nothing else is kept, since
+    /// recolouring needs room of its own.
+    fn finish(self) -> (Assigned, Vec<u32>) {
+        (self.out, self.fragment)
+    }
+
     fn block(&mut self, block: Block) -> Result<(), usize> {
         let code = self.code;
         let after = code.live_out(block).map(|v| (v, 0));

@@ -180,8 +180,11 @@ impl<const W: usize> Assign<'_, W> {
         let ranges = self.scene.ranges;
         let mut start = 0;
         for member in &info.members {
-            let reg = colours[member.value].take();
-            let unit = reg.map_or(0, |reg| reg.unit as usize);
+            // A value may be several members, at one offset.
+            let Some(reg) = colours[member.value].take() else {
+                continue;
+            };
+            let unit = reg.unit as usize;
             let width = ranges.size(member.value).width as usize;
             for &segment in ranges.of(member.value) {
                 self.occupancy.clear(segment, unit, width);

@@ -497,8 +497,8 @@ mod tests {
         assert_eq!(told(fft, "fft32", 48, 128), is(in_part, 2, 2));
         assert_eq!(
             told(sha, "sha256_x3", 64, 256),
-            is(pragma, 2, 3),
-            "in part, with little to spill"
+            is("briggs, shared", 1, 1),
+            "a frame that fits a large block"
         );
         assert_eq!(
             told("wide.sm_90.ptx", "limbs", 24, 128),

@@ -58,14 +58,13 @@ fn chosen(source: &str, options: &ModuleOptions, ptxas: Option<&Ptxas>) -> Choic
     choose(request(source, options, ptxas), None).unwrap()
 }
 
-/// The kernel's 64-bit limbs spill at 24 registers inside its loop, where stores to local memory
-/// are slow: on an H200 the choice takes half the time.
+/// The kernel spills much at 24 registers, and stores to local memory are slow.
 #[test]
 fn spill_code_of_ours_is_chosen_where_it_is_faster() {
     let Some(program) = ptxas() else { return };
     let ptxas = Ptxas::at(&program).unwrap();
-    let source = corpus("wide.sm_90.ptx");
-    let choice = chosen(&source, &options("limbs", 24), Some(&ptxas));
+    let source = corpus("sha256.sm_90.ptx");
+    let choice = chosen(&source, &options("sha256_x3", 24), Some(&ptxas));
     let kernel = &choice.kernels[0];
     assert!(
         matches!(kernel.chosen, Candidate::Allocated { .. }),
@@ -197,17 +196,19 @@ fn without_ptxas_estimates_decide_in_doubt() {
         let [judged] = &kernel.candidates[..] else {
             panic!("{kernel:?}")
         };
-        (kernel.chosen, judged.candidate, judged.score().unwrap())
+        (kernel.chosen, judged.candidate, judged.score())
     };
     let slower = [
         judged("stencil.sm_90.ptx", "stencil25", 24, 256),
         judged("fft16.sm_90.ptx", "fft64", 128, 32),
     ];
     for (chosen, candidate, score) in slower {
-        assert!(chosen != candidate && score > 0.8, "{chosen}: {score}");
+        let is_doubtful = score.is_none_or(|score| score > 0.8);
+        assert!(chosen != candidate && is_doubtful, "{chosen}: {score:?}");
     }
     let (chosen, candidate, score) = judged("mma.sm_90.ptx", "mma_bf16", 48, 32);
-    assert!(chosen == candidate && score < 0.8, "{chosen}: {score}");
+    let is_faster = score.is_some_and(|score| score < 0.8);
+    assert!(chosen == candidate && is_faster, "{chosen}: {score:?}");
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn without_ptxas_frames_leave_room_for_warps() {
     let briggs = &choice.kernels[0].candidates[0];
     let reason = briggs.ratios.as_ref().unwrap_err();
     assert!(
-        reason.ends_with("leave a multiprocessor 5 warps"),
+        reason.ends_with("leave a multiprocessor 6 warps"),
         "{reason}"
     );
 }

@@ -385,6 +385,33 @@ mod tests {
         assert!(has_room);
     }
 
+    /// `v1` is listed twice, as a value that two lanes of an instruction read.
+    #[test]
+    fn a_value_that_is_two_members_is_released_once() {
+        let text = "target hardware sm_90 R=2
+            kernel f {
+            block0:
+                v0:r32 = load : read
+                v1:r32 = load : read
+                store v0 : write
+                store v1 : write
+                exit : exit write
+            }";
+        with_scene(text, |scene, mut clusters| {
+            let mut assign = Assign::<1>::new(scene, File::R);
+            let mut colours = Colours::new();
+            let alone = [0].map(|n| clusters.of(Value::new(n)).unwrap());
+            assign.place_all(&mut clusters, &alone, &mut colours);
+            let held = rows(&assign, scene);
+            let other = clusters.of(Value::new(1)).unwrap();
+            assign.place_all(&mut clusters, &[other], &mut colours);
+            let mut info = clusters.info(other).clone();
+            info.members.push(info.members[0]);
+            assert_eq!(assign.release(&info, &mut colours), 1);
+            assert_eq!(rows(&assign, scene), held);
+        });
+    }
+
     /// Three values are live at once, so that one evicts another for ever.
     #[test]
     fn evictions_without_end_are_undone() {

@@ -264,6 +264,13 @@ impl Edits {
         self.slot(2 * inst.index() + 1)
     }
 
+    /// Whether any stands right before or after `inst`.
+    #[inline]
+    pub(crate) fn has_any(&self, inst: Inst) -> bool {
+        let around = self.starts.get(2 * inst.index()..2 * inst.index() + 3);
+        around.is_some_and(|around| around[0] != around[2])
+    }
+
     /// The edits on the edge of `block` at position `succ`.
     pub fn on_edge(&self, block: Block, succ: u32) -> impl Iterator<Item = &Edit> {
         let edges = &self.list[self.edges..];

@@ -1,13 +1,16 @@
 //! Values that are live while a call runs.
 
 use super::{LiveSet, Liveness};
-use crate::function::{Function, Kind, VReg};
+use crate::function::{Function, VReg};
 use cranelift_entity::EntitySet;
 
 /// Virtual registers of `function` whose contents survive some call.
 pub fn live_through_calls(function: &Function, liveness: &Liveness) -> EntitySet<VReg> {
     let mut through = EntitySet::new();
-    let is_call = |inst| function.inst(inst).kind == Kind::Call;
+    let is_call = |inst| function.traits(inst).is_call();
+    if !function.insts().any(is_call) {
+        return through;
+    }
     let mut live = LiveSet::new(function.vreg_count());
     for block in function.blocks() {
         if !function.block_insts(block).any(is_call) {

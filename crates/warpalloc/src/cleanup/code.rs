@@ -1,9 +1,9 @@
 //! Allocated code as a list of steps over locations.
 
 use crate::allocation::{Allocation, Edit, Edits, Point, SlotAddr, Space};
-use crate::function::{Block, Clobbers, Effect, Function, Inst, Kind, Operand, Role};
+use crate::function::{Block, Clobbers, Function, Inst, Kind, Operand, Role};
 use crate::scratch::Scratch;
-use crate::target::{PReg, SpillPath, Target};
+use crate::target::{MAX_FILES, PReg, SpillPath, Target};
 use cranelift_entity::{EntityRef, EntitySet};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -76,6 +76,10 @@ pub(crate) struct Code<'a> {
     pieces: FxHashMap<(Space, i32), u32>,
     /// Bytes in a piece.
     grain: usize,
+    /// By class.
+    widths: [u16; 256],
+    /// The number of the first unit of each file.
+    first_units: [u32; MAX_FILES],
 }
 
 impl<'a> Code<'a> {
@@ -91,12 +95,17 @@ impl<'a> Code<'a> {
         let block_steps = |block: Block| {
             let mut steps = scratch.take(2 * function.block_insts(block).len());
             for inst in allocation.block_insts(function, block) {
+                let has_edits = edits.has_any(inst);
                 let edit = |point| move |e: &Edit| Step::Edit(point, e.clone());
-                steps.extend(edits.before(inst).map(edit(Point::Before(inst))));
+                if has_edits {
+                    steps.extend(edits.before(inst).map(edit(Point::Before(inst))));
+                }
                 if !is_deleted(inst) {
                     steps.push(Step::Inst(inst));
                 }
-                steps.extend(edits.after(inst).map(edit(Point::After(inst))));
+                if has_edits {
+                    steps.extend(edits.after(inst).map(edit(Point::After(inst))));
+                }
             }
             steps
         };
@@ -109,6 +118,14 @@ impl<'a> Code<'a> {
             }
         }
         let grain = smallest_unit(target);
+        let mut widths = [1; 256];
+        for (width, (_, class)) in widths.iter_mut().zip(target.classes()) {
+            *width = class.width as u16;
+        }
+        let mut first_units = [0; MAX_FILES];
+        for (file, _) in target.files() {
+            first_units[file.index()] = target.unit(PReg::new(file, 0)).index() as u32;
+        }
         Code {
             function,
             target,
@@ -118,6 +135,8 @@ impl<'a> Code<'a> {
             edges,
             pieces: number_pieces(target, edits, grain),
             grain,
+            widths,
+            first_units,
         }
     }
 
@@ -152,15 +171,20 @@ impl<'a> Code<'a> {
 
     /// Units of a virtual register's class.
     pub fn width(&self, inst: Inst, operand: usize) -> usize {
-        let vreg = self.function.operands(inst)[operand].vreg;
-        self.target.width(self.function.vreg(vreg).class)
+        self.width_of(&self.function.operands(inst)[operand])
+    }
+
+    /// Units that `operand` takes.
+    #[inline]
+    pub fn width_of(&self, operand: &Operand) -> usize {
+        usize::from(self.widths[self.function.class(operand.vreg).index()])
     }
 
     /// The units of an operand in `reg`.
     #[inline]
     pub fn operand_units(&self, operand: &Operand, reg: PReg) -> Range<usize> {
-        let start = self.target.unit(reg).index();
-        start..start + self.target.width(self.function.vreg(operand.vreg).class)
+        let start = self.first_units[reg.file.index()] as usize + usize::from(reg.unit);
+        start..start + self.width_of(operand)
     }
 
     /// What `edit` reads and what it writes.
@@ -219,11 +243,7 @@ impl<'a> Code<'a> {
 
     /// Whether all that `inst` does is write its results.
     pub fn only_computes(&self, inst: Inst) -> bool {
-        let info = self.function.inst(inst);
-        info.effect == Effect::Pure
-            && !info.kind.is_terminator()
-            && info.clobbers == Clobbers::None
-            && !self.touches_pinned(inst)
+        !self.function.traits(inst).has_effect() && !self.touches_pinned(inst)
     }
 
     /// Whether `inst` is a copy of whole values: its results, laid end to end, are its
@@ -243,7 +263,7 @@ impl<'a> Code<'a> {
     /// Whether an operand of `inst` may not be moved.
     pub fn touches_pinned(&self, inst: Inst) -> bool {
         let mut operands = self.function.operands(inst).iter();
-        operands.any(|o| self.function.vreg(o.vreg).pinned)
+        self.function.has_pinned() && operands.any(|o| self.function.vreg(o.vreg).pinned)
     }
 
     /// Makes `allocation` what the code has become.

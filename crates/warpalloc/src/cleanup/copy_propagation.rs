@@ -16,7 +16,7 @@
 use super::CleanupCounts;
 use super::code::{Code, Locations, Step};
 use crate::allocation::{Edit, SlotAddr};
-use crate::function::{Block, Clobbers, Constraint, Function, Inst, Kind, Role};
+use crate::function::{Block, Constraint, Function, Inst, Role};
 use crate::target::{PReg, RegSet, Target, Unit};
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -46,7 +46,7 @@ fn has_only_way(function: &Function, block: Block) -> bool {
 fn pinned_registers(code: &Code) -> RegSet {
     let function = code.function;
     let mut pinned = RegSet::new(code.target);
-    if !function.vregs().any(|v| function.vreg(v).pinned) {
+    if !function.has_pinned() {
         return pinned;
     }
     for inst in function.insts().filter(|&i| !code.deleted.contains(i)) {
@@ -281,12 +281,12 @@ impl Walk<'_, '_> {
             self.redirect_inputs(inst, &mut regs);
             self.code.registers[row.clone()].copy_from_slice(&regs);
         }
-        let info = function.inst(inst);
-        if info.kind == Kind::Copy && self.code.is_copy(inst) {
+        let traits = function.traits(inst);
+        if traits.is_copy() && self.code.is_copy(inst) {
             let regs: SmallVec<[PReg; 8]> = SmallVec::from_slice(&self.code.registers[row]);
             return self.copy(inst, &regs);
         }
-        if info.clobbers != Clobbers::None {
+        if traits.clobbers() {
             for unit in self.code.clobbers(inst) {
                 self.forget(unit);
             }
@@ -305,8 +305,10 @@ impl Walk<'_, '_> {
     fn reads_shared(&self, inst: Inst, regs: &[PReg]) -> bool {
         let mut operands = self.code.function.operands(inst).iter().zip(regs);
         operands.any(|(operand, &reg)| {
-            let mut units = self.code.operand_units(operand, reg);
-            operand.role.reads() && units.any(|unit| self.state.is_shared(unit))
+            operand.role.reads() && {
+                let mut units = self.code.operand_units(operand, reg);
+                units.any(|unit| self.state.is_shared(unit))
+            }
         })
     }
 

@@ -162,7 +162,7 @@ impl Needs {
             return false;
         }
         // What it clobbers is needed by nothing: right code reads no register that holds no value.
-        if function.inst(inst).kind == Kind::Return {
+        if !self.preserved.is_empty() && function.inst(inst).kind == Kind::Return {
             needed.extend(self.preserved.iter().map(|&u| u as usize));
         }
         for (operand, &reg) in operands().filter(|(o, _)| o.role.reads()) {

@@ -333,11 +333,13 @@ impl Builder {
             }
             info.opcode = opcodes.new_number(info.opcode);
         }
+        let insts = PrimaryMap::from(self.insts);
         let function = Function {
             name: self.name,
             convention: self.convention,
             blocks,
-            insts: PrimaryMap::from(self.insts),
+            table: Table::of(&insts, &self.vregs),
+            insts,
             block_of,
             operands: self.operands,
             groups: self.groups,

@@ -5,6 +5,7 @@
 //! Stores and loads keep their places, so that no other operand is in memory between one and
 //! its instruction: all instructions use the same slots.
 
+use super::table::Table;
 use super::{
     AliasClass, Clobbers, Constraint, Effect, Function, Inst, InstInfo, Kind, Opcode, Operand,
     OperandGroup,
@@ -88,6 +89,7 @@ impl Function {
             new.block_of.resize(end as usize, block);
             new.blocks[block].insts = first..end;
         }
+        new.table = Table::of(&new.insts, &new.vregs);
         (new, stands)
     }
 

@@ -23,6 +23,7 @@ mod entity;
 mod memory;
 mod operand;
 mod rename;
+mod table;
 
 pub use alias::{Alias, AliasClass, Base, Extent};
 pub use builder::{Builder, Handle, InstBuilder, Insts};
@@ -30,6 +31,7 @@ pub use entity::{Block, Inst, Opcode, RegList, VReg};
 pub(crate) use memory::Stands;
 pub use operand::{Constraint, Operand, OperandGroup, Role};
 pub use rename::Renaming;
+use table::{Table, Traits};
 
 use crate::target::{Class, PReg, RegSet, Target};
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -217,6 +219,7 @@ pub struct Function {
     reg_lists: PrimaryMap<RegList, Vec<PReg>>,
     aliases: PrimaryMap<AliasClass, Alias>,
     fault: Option<String>,
+    table: Table,
 }
 
 impl Function {
@@ -318,8 +321,7 @@ impl Function {
 
     /// Where the operands of `inst` stand in the row of all operands.
     pub fn operand_range(&self, inst: Inst) -> Range<usize> {
-        let range = &self.inst(inst).operands;
-        range.start as usize..range.end as usize
+        self.table.operands(inst)
     }
 
     /// How many operands all instructions have together.
@@ -336,7 +338,29 @@ impl Function {
     /// Whether each operand of `inst` may be anywhere: no constraint, no group, and no result
     /// that is written early.
     pub fn is_free(&self, inst: Inst) -> bool {
-        self.inst(inst).is_free
+        self.table.traits(inst).is_free()
+    }
+
+    /// What is asked of `inst` most often.
+    #[inline]
+    pub(crate) fn traits(&self, inst: Inst) -> Traits {
+        self.table.traits(inst)
+    }
+
+    /// The class of `vreg`.
+    #[inline]
+    pub(crate) fn class(&self, vreg: VReg) -> Class {
+        self.table.class(vreg)
+    }
+
+    /// Whether some virtual register is pinned.
+    pub(crate) fn has_pinned(&self) -> bool {
+        self.table.has_pinned
+    }
+
+    /// Whether the client would like some virtual register to be in a particular register.
+    pub(crate) fn has_hints(&self) -> bool {
+        self.table.has_hints
     }
 
     /// All virtual registers.

@@ -52,7 +52,7 @@ impl<'a> Program<'a> {
             blocks: PrimaryMap::with_capacity(function.block_count() * 5 / 4),
             order,
             deleted: EntitySet::new(),
-            has_hints: function.vregs().any(|v| function.vreg(v).hint.is_some()),
+            has_hints: function.has_hints(),
         };
         let mut build = Build {
             program,

@@ -25,7 +25,7 @@ mod needed;
 mod tests;
 
 use crate::allocation::Allocation;
-use crate::function::{Function, Kind};
+use crate::function::Function;
 pub(crate) use code::{Code, Step, memory};
 pub(crate) use dead_code::{Dead, Needs};
 
@@ -79,7 +79,5 @@ pub(crate) fn has_work(function: &Function, allocation: &Allocation, inserted: I
     if !allocation.edits.is_empty() && inserted == Inserted::Unknown {
         return true;
     }
-    let deleted = &allocation.deleted;
-    let mut insts = function.insts().filter(|&i| !deleted.contains(i));
-    insts.any(|i| function.inst(i).kind == Kind::Copy) || needed::has_dead_code(function, deleted)
+    needed::has_dead_code(function, &allocation.deleted)
 }

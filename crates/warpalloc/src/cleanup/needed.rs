@@ -1,31 +1,36 @@
 //! Whether anything is dead in a function, whatever registers it has.
 //!
 //! A virtual register is *needed* if an instruction with an effect reads it, or one that
-//! computes a needed one, or if it is passed to a needed parameter. Marking begins at
-//! instructions with effects, so that cycles which only feed themselves stay unmarked. It
-//! looks at each operand once.
+//! computes a needed one, or if it is passed to a needed parameter. A walk from the last
+//! instruction to the first marks them: most are read behind their definition. Where a loop
+//! passes one on whose definition is behind the walk already, marking goes back there. Cycles
+//! that only feed themselves stay unmarked.
 
-use crate::function::{Block, Clobbers, Effect, Function, Inst, VReg};
+use crate::function::{Block, Function, Inst, VReg};
 use cranelift_entity::{EntityRef, EntitySet};
 
 /// No definition.
 const NONE: u32 = u32::MAX;
 
-/// Whether an instruction, other than those `deleted`, may go, or a parameter is passed in
-/// vain. Where a virtual register has several definitions, some may be dead.
+/// Whether there may be dead code, those `deleted` aside: an instruction that may go, a copy, or
+/// a parameter that is passed in vain. Where a virtual register has several definitions, some
+/// may be dead.
 pub(super) fn has_dead_code(function: &Function, deleted: &EntitySet<Inst>) -> bool {
-    let Some(mut marks) = Marks::new(function, deleted) else {
-        return true;
+    let mut marks = Marks {
+        function,
+        definitions: vec![NONE; function.vreg_count()],
+        params: Vec::new(),
+        needed: vec![false; function.vreg_count()],
+        pending: Vec::new(),
+        doubtful: Vec::new(),
     };
-    let insts = || function.insts().filter(|&i| !deleted.contains(i));
-    for inst in insts().filter(|&i| has_effect(function, i)) {
-        marks.read_by(inst);
+    if marks.walk(deleted).is_none() {
+        return true;
     }
-    marks.spread();
     let is_needed = |vreg: VReg| marks.needed[vreg.index()];
     let mut params = marks.params.iter();
-    let mut computing = insts().filter(|&i| !has_effect(function, i));
-    let is_dead = |inst| {
+    let mut computing = marks.doubtful.iter();
+    let is_dead = |&inst: &Inst| {
         let mut results = function.operands(inst).iter().filter(|o| o.role.writes());
         !results.any(|o| is_needed(o.vreg))
     };
@@ -33,46 +38,60 @@ pub(super) fn has_dead_code(function: &Function, deleted: &EntitySet<Inst>) -> b
         || computing.any(is_dead)
 }
 
-/// Whether `inst` does more than write its results.
-fn has_effect(function: &Function, inst: Inst) -> bool {
-    let info = function.inst(inst);
-    info.effect != Effect::Pure || info.kind.is_terminator() || info.clobbers != Clobbers::None
-}
-
 struct Marks<'a> {
     function: &'a Function,
     /// The instruction that defines each virtual register, or, beyond the instructions, the
-    /// number of the parameter that it is.
+    /// number of the parameter that it is; known once the walk has come there.
     definitions: Vec<u32>,
     params: Vec<(Block, u32)>,
     needed: Vec<bool>,
-    /// Marked ones whose definition is yet to be looked at.
+    /// Marked ones whose definition the walk has passed.
     pending: Vec<VReg>,
+    /// Instructions whose results were not marked when the walk came there.
+    doubtful: Vec<Inst>,
 }
 
-impl<'a> Marks<'a> {
-    /// Nothing is marked; nothing at all if some virtual register has several definitions.
-    fn new(function: &'a Function, deleted: &EntitySet<Inst>) -> Option<Marks<'a>> {
-        let mut marks = Marks {
-            function,
-            definitions: vec![NONE; function.vreg_count()],
-            params: Vec::new(),
-            needed: vec![false; function.vreg_count()],
-            pending: Vec::new(),
-        };
-        for block in function.blocks() {
+impl Marks<'_> {
+    /// Marks what is needed; nothing if there is a copy, or a virtual register has several
+    /// definitions.
+    fn walk(&mut self, deleted: &EntitySet<Inst>) -> Option<()> {
+        let function = self.function;
+        for block in function.blocks().rev() {
+            for inst in function.block_insts(block).rev() {
+                if !deleted.contains(inst) {
+                    self.instruction(inst)?;
+                }
+            }
             for (at, &param) in function.block(block).params.iter().enumerate() {
-                let number = function.inst_count() + marks.params.len();
-                marks.define(param, number)?;
-                marks.params.push((block, at as u32));
+                let number = function.inst_count() + self.params.len();
+                self.define(param, number)?;
+                self.params.push((block, at as u32));
+                if self.needed[param.index()] {
+                    self.passed_to(block, at);
+                }
             }
+            self.spread();
         }
-        for inst in function.insts().filter(|&i| !deleted.contains(i)) {
-            for operand in function.operands(inst).iter().filter(|o| o.role.writes()) {
-                marks.define(operand.vreg, inst.index())?;
-            }
+        Some(())
+    }
+
+    #[inline]
+    fn instruction(&mut self, inst: Inst) -> Option<()> {
+        let traits = self.function.traits(inst);
+        if traits.is_copy() {
+            return None;
         }
-        Some(marks)
+        let mut stays = traits.has_effect();
+        let operands = self.function.operands(inst);
+        for operand in operands.iter().filter(|o| o.role.writes()) {
+            self.define(operand.vreg, inst.index())?;
+            stays |= self.needed[operand.vreg.index()];
+        }
+        match stays {
+            true => self.read_by(inst),
+            false => self.doubtful.push(inst),
+        }
+        Some(())
     }
 
     #[inline]
@@ -84,7 +103,8 @@ impl<'a> Marks<'a> {
 
     #[inline]
     fn need(&mut self, vreg: VReg) {
-        if !std::mem::replace(&mut self.needed[vreg.index()], true) {
+        let was_needed = std::mem::replace(&mut self.needed[vreg.index()], true);
+        if !was_needed && self.definitions[vreg.index()] != NONE {
             self.pending.push(vreg);
         }
     }

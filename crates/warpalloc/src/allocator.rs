@@ -114,8 +114,12 @@ impl Allocator {
         target: &Target,
         options: &Options,
     ) -> Result<Allocation, Error> {
-        let mut liveness = function.validated(target, self.checker.scratch())?;
-        let split = self.checker.split(function, Some(&liveness))?;
+        let valid = function.validated(target, self.checker.scratch())?;
+        let mut liveness = valid.liveness;
+        let split = match valid.is_single {
+            true => None,
+            false => self.checker.split(function, Some(&liveness))?,
+        };
         let scratch = self.checker.scratch();
         let mut allocation = match &split {
             None => pipeline::allocate(function, &liveness, target, options, scratch)?,

@@ -85,7 +85,7 @@ fn allocate_lowered(
 ) -> Result<Allocation, Error> {
     let in_place = |error| lowered.place_in(error);
     let liveness = lowered.function.validated(target, scratch);
-    let liveness = liveness.map_err(in_place)?;
+    let liveness = liveness.map_err(in_place)?.liveness;
     let allocation = allocate(&lowered.function, &liveness, target, options, scratch);
     let allocation = allocation.map_err(in_place)?;
     let space = spill_space(function, target, options)?;

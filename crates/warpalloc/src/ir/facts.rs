@@ -90,7 +90,10 @@ mod tests {
         b.exit(body, "exit");
         let function = b.finish();
         let target = Target::hardware(90).unwrap();
-        let liveness = function.validated(&target, &Scratch::default()).unwrap();
+        let liveness = function
+            .validated(&target, &Scratch::default())
+            .unwrap()
+            .liveness;
         let program = Program::new(&function, &target, None).unwrap();
         let facts = Facts::of_fresh(&program, &liveness, &Scratch::default());
         let live: Vec<Value> = facts.liveness.live_in(body).collect();

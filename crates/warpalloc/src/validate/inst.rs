@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 
 /// Memory shared by the checks of all instructions.
 struct Scratch {
-    /// The last instruction that read each virtual register.
+    /// The last instruction that read each virtual register; empty until somebody asks.
     read_by: Vec<u32>,
     /// The last instruction that wrote each virtual register.
     written_by: Vec<u32>,
@@ -29,10 +29,13 @@ struct Overview {
     demanding: bool,
     has_result: bool,
     changes_in_place: bool,
+    /// Whether a result was written before.
+    is_written_again: bool,
 }
 
 impl Rules<'_> {
-    pub(super) fn instructions(&self) -> Result<(), Error> {
+    /// Checks all instructions; whether each virtual register is written at one place.
+    pub(super) fn instructions(&self) -> Result<bool, Error> {
         let f = self.function;
         let width = |vreg| {
             let class = f.vreg(vreg).class;
@@ -44,7 +47,7 @@ impl Rules<'_> {
                 .vregs()
                 .map(|v| width(v).and_then(NonZeroU16::new))
                 .collect(),
-            read_by: vec![u32::MAX; f.vreg_count()],
+            read_by: Vec::new(),
             written_by: vec![u32::MAX; f.vreg_count()],
             exclusions: FxHashMap::default(),
             smallest_file: self
@@ -54,10 +57,14 @@ impl Rules<'_> {
                 .min()
                 .unwrap_or(0),
         };
-        self.hints()?;
+        if f.has_hints() {
+            self.hints()?;
+        }
+        let mut is_single = true;
         for inst in f.insts() {
             let mut overview = Overview::default();
             self.operands(inst, &mut scratch, &mut overview)?;
+            is_single &= !overview.is_written_again;
             let info = f.inst(inst);
             if info.kind != Kind::Plain {
                 self.kind(self.place(inst), inst)?;
@@ -75,9 +82,16 @@ impl Rules<'_> {
                 self.capacity(self.place(inst), inst, &mut scratch)?;
             }
         }
+        for &param in f.blocks().flat_map(|block| &f.block(block).params) {
+            let before = std::mem::replace(&mut scratch.written_by[param.index()], 0);
+            is_single &= before == u32::MAX;
+        }
         // Those that nothing mentions have a class all the same.
-        f.vregs()
-            .try_for_each(|vreg| self.vreg(Place::Function, vreg))
+        if scratch.widths.contains(&None) {
+            f.vregs()
+                .try_for_each(|vreg| self.vreg(Place::Function, vreg))?;
+        }
+        Ok(is_single)
     }
 
     fn hints(&self) -> Result<(), Error> {
@@ -131,6 +145,7 @@ impl Rules<'_> {
                 if *seen == inst.index() as u32 {
                     return invalid(self.place(inst), format!("it writes {vreg} twice"));
                 }
+                overview.is_written_again |= *seen != u32::MAX;
                 *seen = inst.index() as u32;
             }
             if operand.constraint != Constraint::Any {
@@ -490,6 +505,7 @@ impl Rules<'_> {
                 return self.out_of_registers(place, Some(vreg), &what, class.file, class.width);
             }
             let first_read = operand.role.reads() && {
+                scratch.read_by.resize(f.vreg_count(), u32::MAX);
                 let seen = &mut scratch.read_by[vreg.index()];
                 std::mem::replace(seen, inst.index() as u32) != inst.index() as u32
             };

@@ -41,17 +41,27 @@ impl Function {
     }
 
     /// Validates it, and returns the liveness that took.
-    pub(crate) fn validated(&self, target: &Target, scratch: &Scratch) -> Result<Liveness, Error> {
+    pub(crate) fn validated(&self, target: &Target, scratch: &Scratch) -> Result<Valid, Error> {
         let rules = Rules {
             function: self,
             target,
         };
         rules.shape()?;
-        rules.instructions()?;
+        let is_single = rules.instructions()?;
         let liveness = rules.defined_before_use(scratch)?;
         rules.pinned(&liveness)?;
-        Ok(liveness)
+        Ok(Valid {
+            liveness,
+            is_single,
+        })
     }
+}
+
+/// What is found out about a function on the way.
+pub(crate) struct Valid {
+    pub liveness: Liveness,
+    /// Whether each virtual register is written at one place.
+    pub is_single: bool,
 }
 
 /// A function and the target it is judged against.

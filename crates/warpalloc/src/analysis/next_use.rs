@@ -59,7 +59,9 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         let mut row = Vec::new();
         for block in code.all_blocks() {
             solver.look_ahead(block);
-            let live = liveness.live_out(block).map(|v| (v, solver.nearest[v]));
+            let live = liveness
+                .live_out(block)
+                .map(|v| (v, solver.nearest[v.index()]));
             fill(&mut row, live);
             exit.push(&row);
             solver.clear_ahead(block);
@@ -103,7 +105,7 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
             let start = distances.len();
             let length = code.points(block).count() as u32;
             for &(value, distance) in self.exit(block) {
-                next[value] = later(length, distance);
+                next[value.index()] = later(length, distance);
             }
             for (index, point) in code.points(block).enumerate() {
                 distances.extend(code.accesses(point).map(|_| index as u32));
@@ -118,7 +120,7 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         &self,
         code: &impl Code<Value = V>,
         block: Block,
-        next: &mut SecondaryMap<V, u32>,
+        next: &mut [u32],
         operands: &mut [u32],
     ) {
         let mut end = operands.len();
@@ -131,34 +133,32 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
                 role == Role::Use && all.any(|(v, r)| v == value && r.writes())
             };
             for (slot, (value, role)) in operands[start..end].iter_mut().zip(accesses()) {
-                *slot = match next[value] {
+                *slot = match next[value.index()] {
                     NEVER => NEVER,
                     _ if rewritten(value, role) => NEVER,
                     at => at - index,
                 };
             }
             for (value, _) in accesses().filter(|(_, role)| role.writes()) {
-                next[value] = NEVER;
+                next[value.index()] = NEVER;
             }
             for (value, _) in accesses().filter(|(_, role)| role.reads()) {
-                next[value] = index;
+                next[value.index()] = index;
             }
             end = start;
         }
         // What is left is parameters and what is live in; the next block starts afresh.
         for value in code.parameters(block) {
-            next[value] = NEVER;
+            next[value.index()] = NEVER;
         }
         for &(value, _) in self.entry(block) {
-            next[value] = NEVER;
+            next[value.index()] = NEVER;
         }
     }
 }
 
-fn nowhere<V: EntityRef>(values: usize) -> SecondaryMap<V, u32> {
-    let mut map = SecondaryMap::with_default(NEVER);
-    map.resize(values);
-    map
+fn nowhere(values: usize) -> Vec<u32> {
+    vec![NEVER; values]
 }
 
 /// Makes `row` what `live` is, in ascending order for look-ups: sets are out of order only where
@@ -196,23 +196,25 @@ fn first_reads<V: EntityRef + Ord + Send + 'static>(
         let mut length = 0;
         for (index, point) in code.points(block).enumerate() {
             for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {
-                first[value] = first[value].min(index as u32);
+                first[value.index()] = first[value.index()].min(index as u32);
             }
             length = index as u32 + 1;
         }
         for value in code.arguments(block) {
-            first[value] = first[value].min(length);
+            first[value.index()] = first[value.index()].min(length);
         }
-        let live = liveness.live_in(block).map(|value| (value, first[value]));
+        let live = liveness
+            .live_in(block)
+            .map(|value| (value, first[value.index()]));
         fill(&mut row, live);
         rows.push(&row);
         for point in code.points(block) {
             for (value, _) in code.accesses(point) {
-                first[value] = NEVER;
+                first[value.index()] = NEVER;
             }
         }
         for value in code.arguments(block) {
-            first[value] = NEVER;
+            first[value.index()] = NEVER;
         }
     }
     rows
@@ -227,7 +229,7 @@ struct Solver<'a, C: Code> {
     /// do not change.
     passing: Vec<bool>,
     /// Distances at the end of the block at hand.
-    nearest: SecondaryMap<C::Value, u32>,
+    nearest: Vec<u32>,
 }
 
 impl<C: Code> Solver<'_, C> {
@@ -257,7 +259,7 @@ impl<C: Code> Solver<'_, C> {
         let passing = &self.passing[self.entry.range(block)];
         for ((value, distance), &passes) in self.entry.row_mut(block).iter_mut().zip(passing) {
             if passes {
-                let new = later(length, self.nearest[*value]);
+                let new = later(length, self.nearest[value.index()]);
                 changed |= new != *distance;
                 *distance = new;
             }
@@ -275,22 +277,22 @@ impl<C: Code> Solver<'_, C> {
             };
             for &(value, distance) in self.entry.row(succ) {
                 let distance = later(cost, distance);
-                self.nearest[value] = self.nearest[value].min(distance);
+                self.nearest[value.index()] = self.nearest[value.index()].min(distance);
             }
         }
         for value in self.code.arguments(block) {
-            self.nearest[value] = 0;
+            self.nearest[value.index()] = 0;
         }
     }
 
     fn clear_ahead(&mut self, block: Block) {
         for succ in self.code.successors(block) {
             for &(value, _) in self.entry.row(succ) {
-                self.nearest[value] = NEVER;
+                self.nearest[value.index()] = NEVER;
             }
         }
         for value in self.code.arguments(block) {
-            self.nearest[value] = NEVER;
+            self.nearest[value.index()] = NEVER;
         }
     }
 }

@@ -266,6 +266,22 @@ impl<V: EntityRef> Iterator for Live<'_, V> {
         Some(V::new(value as usize))
     }
 
+    // Of whole words at a time.
+    #[inline]
+    fn fold<B, F: FnMut(B, V) -> B>(self, init: B, mut add: F) -> B {
+        let mut all = init;
+        for word in std::iter::once(&self.now).chain(self.rest) {
+            let values = self.shared.get(64 * word.word as usize..).unwrap_or(&[]);
+            let mut bits = word.bits;
+            while bits != 0 {
+                let value = values[bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                all = add(all, V::new(value as usize));
+            }
+        }
+        all
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let rest = self.rest.clone().map(Bits::count);
         let count = self.now.count() + rest.sum::<usize>();

@@ -18,13 +18,15 @@ impl<'a> Program<'a> {
         target: &'a Target,
         order: Option<Vec<Inst>>,
     ) -> Result<Program<'a>, Error> {
-        let mut program = Program::without_edges(function, target, order)?;
+        let mut program = Program::of_constraints(function, target, order)?;
+        program.complete();
         program.put_copies_on_edges();
         Ok(program)
     }
 
-    /// The same with no block on any edge: what edges pass is not part of the program.
-    pub(crate) fn without_edges(
+    /// The same with no block on any edge: what edges pass is not part of the program. Neither
+    /// are the operations of blocks where nothing is constrained.
+    pub(crate) fn of_constraints(
         function: &'a Function,
         target: &'a Target,
         order: Option<Vec<Inst>>,
@@ -83,15 +85,13 @@ impl Build<'_> {
     fn blocks(&mut self) -> Result<(), Error> {
         let function = self.program.function;
         for block in function.blocks() {
-            let insts = function.block_insts(block).len();
-            let mut ops = Vec::with_capacity(insts + insts / 8);
-            for inst in function.block_insts(block) {
-                let inst = self
-                    .program
-                    .order
-                    .as_ref()
-                    .map_or(inst, |o| o[inst.index()]);
-                self.instruction(inst, &mut ops)?;
+            let mut ops = Vec::new();
+            if !self.is_unconstrained(block) {
+                let insts = function.block_insts(block).len();
+                ops.reserve_exact(insts + insts / 8);
+                for inst in function.block_insts(block) {
+                    self.instruction(self.program.at(inst), &mut ops)?;
+                }
             }
             self.program.blocks.push(ProgramBlock {
                 ops,
@@ -216,6 +216,17 @@ impl Build<'_> {
         }
     }
 
+    /// Whether each instruction of `block` touches values that may be anywhere, and nothing
+    /// else.
+    fn is_unconstrained(&self, block: Block) -> bool {
+        let function = self.program.function;
+        let is_plain = |inst| {
+            let traits = function.traits(inst);
+            traits.is_free() && !traits.clobbers() && !self.is_return_of_device(inst)
+        };
+        !function.has_pinned() && function.block_insts(block).all(is_plain)
+    }
+
     fn is_constrained(&self, inst: Inst) -> bool {
         !self.program.function.is_free(inst) || self.is_return_of_device(inst)
     }
@@ -318,6 +329,30 @@ impl Build<'_> {
 }
 
 impl Program<'_> {
+    /// The instruction that stands where the function has `inst`.
+    pub(crate) fn at(&self, inst: Inst) -> Inst {
+        let order = self.order.as_ref();
+        order.map_or(inst, |order| order[inst.index()])
+    }
+
+    /// Adds the operations of blocks where nothing is constrained, if they are missing.
+    pub(crate) fn complete(&mut self) {
+        let function = self.function;
+        for block in function.blocks() {
+            let insts = function.block_insts(block);
+            if !self.blocks[block].ops.is_empty() {
+                continue;
+            }
+            let mut ops = Vec::with_capacity(insts.len() + insts.len() / 8);
+            ops.extend(insts.map(|inst| {
+                let inst = self.at(inst);
+                let values = values_of(function.operands(inst));
+                Op::Inst { inst, values }
+            }));
+            self.blocks[block].ops = ops;
+        }
+    }
+
     /// Puts a block with a parallel copy on every edge that passes arguments.
     pub(crate) fn put_copies_on_edges(&mut self) {
         let function = self.function;

@@ -18,7 +18,8 @@
 //! - a value is read and written whole; the values of a link are live only around one
 //!   instruction, or are pinned;
 //! - blocks `0..function.block_count()` are the function's own, in its order, and hold its
-//!   instructions in the chosen order; blocks after that stand on edges and hold none;
+//!   instructions in the chosen order; blocks after that stand on edges and hold none. Where a
+//!   program is made without edges, blocks in which nothing is constrained hold nothing;
 //! - the copies of one [`Op::Copies`] happen at once, and no value is written twice.
 
 mod banks;

@@ -69,7 +69,7 @@ impl<'a> Pipeline<'a> {
         stats: &mut Stats,
     ) -> Result<Option<Scan<'a>>, Error> {
         let mut clock = Clock::start();
-        let program = Program::without_edges(self.function, self.target, order)?;
+        let program = Program::of_constraints(self.function, self.target, order)?;
         stats.values = program.values.len() as u32;
         clock.lap(stats, "build");
         let scan = Scan::of_function(program, self.target, self.liveness);

@@ -13,7 +13,7 @@
 use super::code::{Access, Code};
 use super::congruence::Congruence;
 use super::demand::extent;
-use crate::function::{Block, Kind, Role};
+use crate::function::{Block, Role};
 use crate::ir::Op;
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
@@ -69,6 +69,7 @@ impl Window {
 
 /// Hints of all values.
 pub(super) struct Affinities {
+    /// Empty where each value is its own.
     parent: Vec<u32>,
     /// Units from the parent's start.
     offset: Vec<i32>,
@@ -82,14 +83,21 @@ pub(super) struct Affinities {
 
 impl Affinities {
     pub fn find(code: &Code, congruence: &Congruence) -> Affinities {
-        let count = code.value_count();
+        let (own, base) = (code.value_count(), vec![UNKNOWN; code.value_count()]);
+        let is_joined =
+            code.has_copies() || !code.program.links.is_empty() || code.program.has_hints;
+        // Otherwise each value has a class of its own.
+        let count = if is_joined { own } else { 0 };
         let mut affinities = Affinities {
             parent: (0..count as u32).collect(),
             offset: vec![0; count],
-            base: vec![UNKNOWN; count],
+            base,
             wanted: vec![NOWHERE; count],
             windows: Vec::new(),
         };
+        if !is_joined {
+            return affinities;
+        }
         if code.program.has_hints {
             for value in code.program.values.keys() {
                 if let Some(unit) = code.program.hint_of(value) {
@@ -160,16 +168,16 @@ impl Affinities {
     }
 
     fn join_copies(&mut self, code: &Code, block: Block, number: usize) {
-        match code.op(block, code.step(number)) {
-            Op::Inst { inst, .. } if code.function.inst(*inst).kind == Kind::Copy => {
-                self.join_copy(code, code.accesses(number));
+        let step = code.step(number);
+        if !step.copies {
+            return;
+        }
+        if step.inst().is_some() {
+            self.join_copy(code, code.accesses(number));
+        } else if let Some(Op::Copies(pairs)) = code.op(block, step) {
+            for (to, from) in pairs {
+                self.join_copied(from.as_u32(), to.as_u32(), 0);
             }
-            Op::Copies(pairs) => {
-                for (to, from) in pairs {
-                    self.join_copied(from.as_u32(), to.as_u32(), 0);
-                }
-            }
-            _ => {}
         }
     }
 
@@ -182,7 +190,7 @@ impl Affinities {
 
     /// The results of a copy, laid end to end, are its inputs, laid end to end.
     fn join_copy(&mut self, code: &Code, accesses: &[Access]) {
-        let first = |role: Role| accesses.iter().find(|a| a.1 == role).map(|a| a.0);
+        let first = |role: Role| accesses.iter().find(|a| a.role == role).map(|a| a.value);
         let (Some(input), Some(result)) = (first(Role::Use), first(Role::Def)) else {
             return;
         };
@@ -192,7 +200,7 @@ impl Affinities {
         self.join_copied(input, result, 0);
         for role in [Role::Use, Role::Def] {
             let mut at = 0;
-            for &(value, _) in accesses.iter().filter(|a| a.1 == role) {
+            for &Access { value, .. } in accesses.iter().filter(|a| a.role == role) {
                 self.join_copied(input, value, at);
                 at += code.shape(value).width as i32;
             }
@@ -200,7 +208,11 @@ impl Affinities {
     }
 
     /// The representative of `value`, and how many units after it the value starts.
+    #[inline]
     fn root(&mut self, value: u32) -> (u32, i32) {
+        if self.parent.is_empty() {
+            return (value, 0);
+        }
         let (mut at, mut offset) = (value, 0);
         while self.parent[at as usize] != at {
             // A representative is its own parent, at no distance.
@@ -244,14 +256,15 @@ impl Affinities {
     /// The units where `value` would like to start, the most wanted first.
     #[inline]
     pub fn hints(&mut self, value: u32) -> [Option<usize>; 2] {
-        let wanted = self.wanted[value as usize];
+        let wanted = self.wanted.get(value as usize).copied();
+        let wanted = wanted.filter(|&wanted| wanted != NOWHERE);
         let (root, offset) = self.root(value);
         let base = self.base[root as usize];
         let class = match base {
             UNKNOWN => None,
             base => usize::try_from(base + offset).ok(),
         };
-        [(wanted != NOWHERE).then_some(usize::from(wanted)), class]
+        [wanted.map(usize::from), class]
     }
 
     /// The window of the class of `value`, counted from its start.

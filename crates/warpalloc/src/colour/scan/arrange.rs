@@ -12,7 +12,6 @@ use super::assign::Assigner;
 use super::code::{Access, FILES, NONE, Shape, Step, is_rewritten};
 use super::demand::{extent, is_shared, links, writes_early};
 use super::pins::pinned_register;
-use crate::analysis::NEVER;
 use crate::function::{Block, Clobbers, Role};
 use crate::ir::{Link, Op, Value};
 use crate::target::{File, PReg, UnitSet};
@@ -132,7 +131,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
         released: &[u32],
     ) -> Items<'a, W> {
         let code = self.code;
-        let clobbered = self.clobbered(block, step);
+        let clobbered = self.clobbered(step);
         let seated = code.seated(block, step);
         let unseated = code.unseated(block, step);
         let mut items: Items<'a, W> = SmallVec::new();
@@ -180,9 +179,9 @@ impl<'a, const W: usize> Assigner<'a, W> {
             .map(|&v| (v, Some(self.at[v as usize] as usize)));
         for (value, now) in held.chain(pending) {
             let survives = self.survives(accesses, released, value);
-            let free_read = accesses.iter().any(|&(v, role)| {
-                v == value && role.reads() && !seated.iter().any(|s| s.1.as_u32() == v)
-            });
+            let is_seated = seated.iter().any(|s| s.1.as_u32() == value);
+            let mut reads = accesses.iter().filter(|a| a.role.reads());
+            let free_read = !is_seated && reads.any(|a| a.value == value);
             let absorbed = seated.iter().any(|&(seat, real)| {
                 real.as_u32() == value
                     && (!survives || is_shared(code, block, step, seat.as_u32(), value))
@@ -192,7 +191,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
             }
             let in_place = accesses
                 .iter()
-                .any(|&(v, role)| v == value && role == Role::UseDef);
+                .any(|a| a.value == value && a.role == Role::UseDef);
             let forbidden = match survives && !in_place {
                 true => clobbered[code.shape(value).file],
                 false => UnitSet::EMPTY,
@@ -208,7 +207,7 @@ impl<'a, const W: usize> Assigner<'a, W> {
                 place: None,
             });
         }
-        for &(value, role) in accesses {
+        for &Access { value, role, .. } in accesses {
             let from_seat = unseated.iter().any(|u| u.0.as_u32() == value);
             if matches!(role, Role::Def | Role::EarlyDef) && !from_seat {
                 items.push(Item {
@@ -228,22 +227,20 @@ impl<'a, const W: usize> Assigner<'a, W> {
 
     /// Whether what `value` holds before the step is still needed after it.
     fn survives(&self, accesses: &[Access], released: &[u32], value: u32) -> bool {
-        let mut all = accesses.iter().enumerate();
-        match all.find(|(_, (v, role))| *v == value && role.reads()) {
-            Some((_, &(_, Role::UseDef))) => true,
-            Some((at, _)) => {
-                self.next.after(at) != NEVER
-                    && !released.contains(&value)
-                    && !is_rewritten(accesses, value)
+        let is_read = |a: &&Access| a.value == value && a.role.reads();
+        match accesses.iter().find(is_read) {
+            Some(access) if access.role == Role::UseDef => true,
+            Some(access) => {
+                access.lives && !released.contains(&value) && !is_rewritten(accesses, value)
             }
             None => !is_rewritten(accesses, value),
         }
     }
 
-    fn clobbered(&self, block: Block, step: Step) -> [UnitSet<W>; FILES] {
+    fn clobbered(&self, step: Step) -> [UnitSet<W>; FILES] {
         let code = self.code;
         let mut clobbered = [UnitSet::EMPTY; FILES];
-        if let Some(inst) = code.inst(block, step)
+        if let Some(inst) = step.inst()
             && code.function.inst(inst).clobbers != Clobbers::None
         {
             let clobbers = code.function.clobbers(code.target, inst);
@@ -613,17 +610,22 @@ impl<'a, const W: usize> Assigner<'a, W> {
             let file = File::new(code.shape(value).file);
             PReg::new(file, found.unwrap_or(0))
         };
-        match code.op(block, step) {
-            Op::Inst { inst, values } => {
-                let range = code.function.operand_range(*inst);
-                let operands = code.function.operands(*inst);
-                for ((at, value), operand) in range.zip(values).zip(operands) {
-                    let writes = matches!(operand.role, Role::Def | Role::EarlyDef);
-                    self.out.registers[at] = find(value.as_u32(), writes);
-                }
-                self.finish_inst(*inst);
+        if let Some(inst) = step.inst() {
+            let range = code.function.operand_range(inst);
+            let operands = code.function.operands(inst);
+            for (at, operand) in operands.iter().enumerate() {
+                let value = match code.op(block, step) {
+                    Some(Op::Inst { values, .. }) => values[at].as_u32(),
+                    _ => operand.vreg.as_u32(),
+                };
+                let writes = matches!(operand.role, Role::Def | Role::EarlyDef);
+                self.out.registers[range.start + at] = find(value, writes);
             }
-            Op::Copies(pairs) => {
+            self.finish_inst(step, inst);
+            return;
+        }
+        match code.op(block, step) {
+            Some(Op::Copies(pairs)) => {
                 let side = |v: Value, writes| find(v.as_u32(), writes);
                 let moves: SmallVec<[_; 4]> = pairs
                     .iter()
@@ -634,23 +636,19 @@ impl<'a, const W: usize> Assigner<'a, W> {
                     .collect();
                 self.move_all(&moves);
             }
-            Op::Transfer { to, from } => {
+            Some(Op::Transfer { to, from }) => {
                 let (to, from) = (to.as_u32(), from.as_u32());
                 let edit = self.transfer(find(to, true), find(from, false), from);
                 self.waiting.push(edit);
             }
-            Op::Store { .. } | Op::Reload { .. } | Op::Recompute { .. } => {}
+            _ => {}
         }
     }
 
     /// Makes the places once the results are written those of the values.
     fn settle_all(&mut self, block: Block, step: Step, accesses: &[Access], items: &Items<'a, W>) {
         let code = self.code;
-        for file in 0..FILES {
-            self.ghost[file][..code.units(file)].fill(NONE);
-            self.free[file] = self.whole[file];
-            self.owner[file][..code.units(file)].fill(NONE);
-        }
+        self.clear();
         for item in items.iter().filter(|item| item.after) {
             let Some(place) = item.place else { continue };
             match item.what {
@@ -695,17 +693,15 @@ impl<'a, const W: usize> Assigner<'a, W> {
             .unseated(block, step)
             .iter()
             .any(|u| u.0.as_u32() == value);
-        let at = accesses
-            .iter()
-            .position(|&(v, role)| v == value && role.reads());
-        let is_read = at.is_some_and(|at| self.next.after(at) != NEVER);
+        let reads = |a: &&Access| a.value == value && a.role.reads();
+        let is_read = accesses.iter().find(reads).is_some_and(|a| a.lives);
         !items.iter().any(own) && !unseated && is_read
     }
 }
 
 /// Whether the step writes a seat of `link`, which is one of its own, read afterwards or not.
 fn is_written(code: &super::code::Code, block: Block, step: Step, link: &Link) -> bool {
-    let Op::Inst { inst, values } = code.op(block, step) else {
+    let Some(Op::Inst { inst, values }) = code.op(block, step) else {
         unreachable!("`links` finds none but those of instructions");
     };
     let mut operands = code.function.operands(*inst).iter().zip(values);

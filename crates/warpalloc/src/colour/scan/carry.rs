@@ -5,7 +5,7 @@
 //! contents from each definition to each read ([`crate::spill::Spiller`]), until the rest
 //! fit; a carrier is then spilled like any other value.
 
-use super::code::Code;
+use super::code::{Access, Code};
 use super::demand::{Rooms, demand, indirect_files};
 use super::next_use::NextUse;
 use crate::allocation::Space;
@@ -32,17 +32,17 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
                 let mut load = super::demand::Load::default();
                 let here = live.iter().filter(|&&v| !chosen[v as usize]);
                 here.for_each(|&v| load.add(code.shape(v)));
-                let is_read = |v: u32| accesses.iter().any(|&(w, r)| w == v && r.reads());
+                let is_read = |v: u32| accesses.iter().any(|a| a.value == v && a.role.reads());
                 let reads = live.iter().filter(|&&v| chosen[v as usize] && is_read(v));
                 reads.for_each(|&v| load.add(code.shape(v)));
                 let dies = |v: u32| {
-                    let at = accesses.iter().position(|&(w, _)| w == v);
+                    let at = accesses.iter().position(|a| a.value == v);
                     at.is_some_and(|at| next.after(at) == NEVER) || chosen[v as usize]
                 };
                 let demand = demand(code, block, step, accesses, load, dies);
                 let excess = rooms
                     .excess_before(code, &demand, 0, files)
-                    .or_else(|| rooms.excess(code, block, step, &demand, 0, files));
+                    .or_else(|| rooms.excess(code, step, &demand, 0, files));
                 let counts = |v: u32| {
                     excess.is_some_and(|excess| {
                         let shape = code.shape(v);
@@ -56,10 +56,11 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
                     !chosen[v as usize] && counts(v) && !info.unspillable
                 };
                 let after = |v: u32| {
-                    let at = accesses.iter().position(|&(w, _)| w == v);
+                    let at = accesses.iter().position(|a| a.value == v);
                     at.map_or(next.of(v), |at| next.after(at))
                 };
-                let written = accesses.iter().filter(|a| a.1.writes()).map(|a| &a.0);
+                let written = accesses.iter().filter(|a| a.role.writes());
+                let written = written.map(|a| &a.value);
                 let all = live.iter().chain(written).filter(may_go);
                 match all.max_by_key(|&&v| (after(v), v)) {
                     Some(&victim) => chosen[victim as usize] = true,
@@ -67,7 +68,7 @@ pub(super) fn choose(code: &Code, rooms: &Rooms) -> Vec<Value> {
                 }
             }
             next.advance(accesses);
-            for &(value, role) in accesses {
+            for &Access { value, role, .. } in accesses {
                 if role.writes() && !live.contains(&value) {
                     live.push(value);
                 }

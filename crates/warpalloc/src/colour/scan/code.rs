@@ -10,7 +10,7 @@
 //! program's blocks on edges are blocks of their own that take no parameters.
 
 use crate::analysis::{Cfg, Code as Points, Frequencies, Liveness, Loops, Order};
-use crate::function::{Block, Clobbers, Function, Inst, Role};
+use crate::function::{Block, Function, Inst, Role, VReg};
 use crate::ir::{Op, Origin, Program, Value};
 use crate::target::{File, PReg, RegSet, SpillPath, Target};
 use cranelift_entity::EntityRef;
@@ -43,8 +43,12 @@ pub(super) struct Step {
     pub unseats: bool,
     /// It has seats, clobbers or results that are written early.
     pub constrained: bool,
-    /// It writes a value that it reads; known once accesses are.
-    pub rewrites: bool,
+    /// It copies values.
+    pub copies: bool,
+    /// The instruction, [`NONE`] if it is none.
+    inst: u32,
+    /// Where the operands of the instruction begin in the row of all operands.
+    pub operands: u32,
 }
 
 /// A way from one block to another.
@@ -58,7 +62,17 @@ pub(super) struct Edge {
 }
 
 /// How a step touches one value.
-pub(super) type Access = (u32, Role);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub value: u32,
+    pub role: Role,
+    /// The file of the value.
+    pub file: u8,
+    /// What the value holds after the step is read later.
+    pub lives: bool,
+    /// An input, the first that names the value, whose contents nothing reads after the step.
+    pub dies: bool,
+}
 
 /// A program with the facts every phase needs.
 pub(super) struct Code<'a> {
@@ -69,11 +83,16 @@ pub(super) struct Code<'a> {
     pub loops: Loops,
     pub frequencies: Frequencies,
     liveness: Liveness<Value>,
-    shapes: Vec<Shape>,
+    /// By class; there are no more than a byte tells apart.
+    shapes: Box<[Shape; 256]>,
     class: Vec<u8>,
+    /// The files that values belong to, and those where some have to be aligned.
+    used: u8,
+    wide: u8,
     /// The link of each seat.
     link: Vec<u32>,
     steps: Vec<Step>,
+    has_copies: bool,
     step_starts: Vec<u32>,
     /// What each step touches, row after row: reads, writes, and both at once. It is known
     /// once pinned values are.
@@ -147,6 +166,16 @@ impl<'a> Code<'a> {
             align: class.align,
             reaches_memory: target.file(class.file).spill == SpillPath::Memory,
         };
+        const NO_SHAPE: Shape = Shape {
+            file: 0,
+            width: 1,
+            align: 1,
+            reaches_memory: false,
+        };
+        let mut shapes = Box::new([NO_SHAPE; 256]);
+        for (known, (_, class)) in shapes.iter_mut().zip(target.classes()) {
+            *known = shape(class);
+        }
         let mut units = [0; FILES];
         for (file, info) in target.files() {
             units[file.index()] = info.units;
@@ -161,6 +190,16 @@ impl<'a> Code<'a> {
                 }
             }
         }
+        let class = program.values.values().map(|v| v.class.index() as u8);
+        let class: Vec<u8> = class.collect();
+        let mut is_present = [false; 256];
+        class
+            .iter()
+            .for_each(|&c| is_present[usize::from(c)] = true);
+        let present = || (0..256).filter(|&c| is_present[c]).map(|c| shapes[c]);
+        let used = present().fold(0, |used, shape| used | 1 << shape.file);
+        let aligned = present().filter(|shape| shape.align > 1);
+        let wide = aligned.fold(0, |wide, shape| wide | 1 << shape.file);
         Code {
             function: program.function,
             target,
@@ -168,14 +207,13 @@ impl<'a> Code<'a> {
             loops,
             frequencies,
             liveness,
-            shapes: target.classes().map(|(_, class)| shape(class)).collect(),
-            class: program
-                .values
-                .values()
-                .map(|v| v.class.index() as u8)
-                .collect(),
+            shapes,
+            class,
+            used,
+            wide,
             link,
             steps: Vec::new(),
+            has_copies: false,
             step_starts: vec![0],
             accesses: Vec::new(),
             access_starts: Vec::new(),
@@ -196,9 +234,13 @@ impl<'a> Code<'a> {
     fn add_steps(&mut self, blocks: usize) {
         self.steps.reserve(self.function.inst_count());
         let function = self.function;
-        let has_pins = function.vregs().any(|v| function.vreg(v).pinned);
+        let has_pins = function.has_pinned();
         for block in (0..blocks).map(Block::new) {
             let ops = &self.program.blocks[block].ops;
+            if ops.is_empty() {
+                self.add_instructions(block);
+                continue;
+            }
             let mut at = 0;
             while at < ops.len() {
                 // The instruction comes right behind the copies into its seats.
@@ -207,17 +249,52 @@ impl<'a> Code<'a> {
                 let unseats = ops
                     .get(at + 1)
                     .is_some_and(|op| self.copies_out_of_seats(op));
+                let (inst, operands, copies) = self.summary(&ops[at]);
                 let constrained = seats || unseats || self.is_constrained(&ops[at], has_pins);
+                self.has_copies |= copies;
                 self.steps.push(Step {
                     op: at as u32,
                     seats,
                     unseats,
                     constrained,
-                    rewrites: false,
+                    copies,
+                    inst,
+                    operands,
                 });
                 at += 1 + usize::from(unseats);
             }
             self.step_starts.push(self.steps.len() as u32);
+        }
+    }
+
+    /// Adds the steps of a block where nothing is constrained.
+    fn add_instructions(&mut self, block: Block) {
+        for (at, inst) in self.function.block_insts(block).enumerate() {
+            let inst = self.program.at(inst);
+            let copies = self.function.traits(inst).is_copy();
+            self.has_copies |= copies;
+            self.steps.push(Step {
+                op: at as u32,
+                seats: false,
+                unseats: false,
+                constrained: false,
+                copies,
+                inst: inst.as_u32(),
+                operands: self.function.operand_range(inst).start as u32,
+            });
+        }
+        self.step_starts.push(self.steps.len() as u32);
+    }
+
+    /// The instruction that `op` is, where its operands begin, and whether it copies values.
+    fn summary(&self, op: &Op) -> (u32, u32, bool) {
+        match op {
+            Op::Inst { inst, .. } => {
+                let operands = self.function.operand_range(*inst).start as u32;
+                let copies = self.function.traits(*inst).is_copy();
+                (inst.as_u32(), operands, copies)
+            }
+            op => (NONE, 0, matches!(op, Op::Copies(_))),
         }
     }
 
@@ -235,7 +312,7 @@ impl<'a> Code<'a> {
         };
         let function = self.function;
         !function.is_free(*inst)
-            || function.inst(*inst).clobbers != Clobbers::None
+            || function.traits(*inst).clobbers()
             || !self.link.is_empty() && values.iter().any(|v| self.link_of(v.as_u32()).is_some())
             || has_pins && values.iter().any(|&v| is_pinned(&self.program, v))
     }
@@ -308,6 +385,11 @@ impl<'a> Code<'a> {
         self.class.len()
     }
 
+    /// Whether some step copies values, into its seats and out of them aside.
+    pub fn has_copies(&self) -> bool {
+        self.has_copies
+    }
+
     pub fn step_count(&self) -> usize {
         self.steps.len()
     }
@@ -321,23 +403,26 @@ impl<'a> Code<'a> {
         self.steps[number]
     }
 
-    /// The operation of a step of `block`.
-    pub fn op(&self, block: Block, step: Step) -> &Op {
-        &self.program.blocks[block].ops[step.op as usize]
+    /// The operation of a step of `block`; none where nothing in the block is constrained and
+    /// every step is an instruction.
+    pub fn op(&self, block: Block, step: Step) -> Option<&Op> {
+        self.program.blocks[block].ops.get(step.op as usize)
     }
 
     /// The copies into the seats of a step.
     pub fn seated(&self, block: Block, step: Step) -> &[(Value, Value)] {
-        match &self.program.blocks[block].ops[step.op as usize - usize::from(step.seats)] {
-            Op::Copies(pairs) if step.seats => pairs,
+        let ops = &self.program.blocks[block].ops;
+        match ops.get(step.op as usize - usize::from(step.seats)) {
+            Some(Op::Copies(pairs)) if step.seats => pairs,
             _ => &[],
         }
     }
 
     /// The copies out of the seats of a step.
     pub fn unseated(&self, block: Block, step: Step) -> &[(Value, Value)] {
-        match &self.program.blocks[block].ops[step.op as usize + usize::from(step.unseats)] {
-            Op::Copies(pairs) if step.unseats => pairs,
+        let ops = &self.program.blocks[block].ops;
+        match ops.get(step.op as usize + usize::from(step.unseats)) {
+            Some(Op::Copies(pairs)) if step.unseats => pairs,
             _ => &[],
         }
     }
@@ -353,14 +438,22 @@ impl<'a> Code<'a> {
         let mut accesses = Vec::with_capacity(self.function.operand_count());
         let mut starts = Vec::with_capacity(self.steps.len() + 1);
         starts.push(0);
+        // By value, the number of the last block, plus one, in which it was live.
+        let mut live = vec![0; self.value_count()];
         for block in (0..self.block_count()).map(Block::new) {
+            let first = starts.len() - 1;
             for number in self.steps(block) {
-                let start = accesses.len();
                 self.find_accesses(block, self.steps[number], &mut accesses);
-                let row: &[Access] = &accesses[start..];
-                let mut reads = row.iter().filter(|a| a.1 == Role::Use);
-                self.steps[number].rewrites = reads.any(|a| is_rewritten(row, a.0));
                 starts.push(accesses.len() as u32);
+            }
+            let now = block.as_u32() + 1;
+            self.live_out(block).for_each(|v| live[v as usize] = now);
+            for ends in starts[first..].windows(2).rev() {
+                step_back(
+                    &mut accesses[ends[0] as usize..ends[1] as usize],
+                    &mut live,
+                    now,
+                );
             }
         }
         self.accesses = accesses;
@@ -368,20 +461,33 @@ impl<'a> Code<'a> {
     }
 
     fn find_accesses(&self, block: Block, step: Step, out: &mut Vec<Access>) {
-        let op = self.op(block, step);
+        let access = |value: Value, role| Access {
+            value: value.as_u32(),
+            role,
+            file: self.shape(value.as_u32()).file as u8,
+            lives: false,
+            dies: false,
+        };
+        let Some(op) = self.op(block, step) else {
+            let inst = step.inst().unwrap_or(Inst::NONE);
+            let operands = self.function.operands(inst).iter();
+            let value = |vreg: VReg| Value::from_u32(vreg.as_u32());
+            out.extend(operands.map(|o| access(value(o.vreg), o.role)));
+            return;
+        };
         if !step.constrained {
-            op.for_each_access(self.function, |v, role| out.push((v.as_u32(), role)));
+            op.for_each_access(self.function, |v, role| out.push(access(v, role)));
             return;
         }
         let seated = self.seated(block, step).iter();
-        out.extend(seated.map(|(_, from)| (from.as_u32(), Role::Use)));
+        out.extend(seated.map(|(_, from)| access(*from, Role::Use)));
         op.for_each_access(self.function, |v, role| {
             if self.link_of(v.as_u32()).is_none() && self.pin(v.as_u32()).is_none() {
-                out.push((v.as_u32(), role));
+                out.push(access(v, role));
             }
         });
         let unseated = self.unseated(block, step).iter();
-        out.extend(unseated.map(|(to, _)| (to.as_u32(), Role::Def)));
+        out.extend(unseated.map(|(to, _)| access(*to, Role::Def)));
     }
 
     /// Where `value` is for good, if it is pinned.
@@ -419,6 +525,16 @@ impl<'a> Code<'a> {
     #[inline]
     pub fn shape(&self, value: u32) -> Shape {
         self.shapes[self.class[value as usize] as usize]
+    }
+
+    /// Whether some value belongs to a file.
+    pub fn is_used(&self, file: usize) -> bool {
+        self.used & 1 << file != 0
+    }
+
+    /// Whether values of a file may start at some of its units only.
+    pub fn has_wide(&self, file: usize) -> bool {
+        self.wide & 1 << file != 0
     }
 
     /// Units of a file.
@@ -474,12 +590,39 @@ impl<'a> Code<'a> {
     pub fn edge_frequency(&self, edge: &Edge) -> f64 {
         self.frequencies.edge(edge.from, edge.succ as usize)
     }
+}
 
-    /// The instruction of a step, if it is one.
-    pub fn inst(&self, block: Block, step: Step) -> Option<Inst> {
-        match self.op(block, step) {
-            Op::Inst { inst, .. } => Some(*inst),
-            _ => None,
+impl Step {
+    /// The instruction, if it is one.
+    pub fn inst(self) -> Option<Inst> {
+        (self.inst != NONE).then(|| Inst::from_u32(self.inst))
+    }
+}
+
+/// Tells of the accesses of a step what is read after it. `live` has, by value, `now` where it
+/// is live behind the step, and in the end where it is live before.
+fn step_back(accesses: &mut [Access], live: &mut [u32], now: u32) {
+    for access in accesses.iter_mut() {
+        access.lives = live[access.value as usize] == now;
+    }
+    for access in accesses.iter().filter(|a| a.role.writes()) {
+        live[access.value as usize] = 0;
+    }
+    let mut rewrites = false;
+    for access in accesses.iter_mut().filter(|a| a.role == Role::Use) {
+        let before = &mut live[access.value as usize];
+        access.dies = *before != now;
+        rewrites |= access.dies && access.lives;
+        *before = now;
+    }
+    for access in accesses.iter().filter(|a| a.role == Role::UseDef) {
+        live[access.value as usize] = now;
+    }
+    if rewrites {
+        // What is written in place lives on, whoever else reads it.
+        for at in 0..accesses.len() {
+            let value = accesses[at].value;
+            accesses[at].dies &= !accesses[at].lives || is_rewritten(accesses, value);
         }
     }
 }
@@ -513,7 +656,7 @@ impl Points for Code<'_> {
 
     fn accesses(&self, (_, number): (Block, u32)) -> impl Iterator<Item = (Value, Role)> + '_ {
         let accesses = Code::accesses(self, number as usize).iter();
-        accesses.map(|&(value, role)| (Value::from_u32(value), role))
+        accesses.map(|a| (Value::from_u32(a.value), a.role))
     }
 
     fn parameters(&self, block: Block) -> impl Iterator<Item = Value> + '_ {
@@ -534,8 +677,8 @@ impl Points for Code<'_> {
 
 /// Whether a step writes `value` anew.
 pub(super) fn is_rewritten(accesses: &[Access], value: u32) -> bool {
-    let mut all = accesses.iter();
-    all.any(|&(v, role)| v == value && matches!(role, Role::Def | Role::EarlyDef))
+    let is_written = |a: &Access| matches!(a.role, Role::Def | Role::EarlyDef);
+    accesses.iter().any(|a| a.value == value && is_written(a))
 }
 
 /// Whether `value` is a pinned virtual register.

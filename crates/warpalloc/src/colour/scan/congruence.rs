@@ -10,7 +10,7 @@
 //! block. A live range is known by its first and last position; where two such spans
 //! overlap, liveness decides.
 
-use super::code::{Code, NONE, NOWHERE};
+use super::code::{Access, Code, NONE, NOWHERE};
 use crate::function::Block;
 use crate::ir::Value;
 use cranelift_entity::EntityRef;
@@ -224,7 +224,7 @@ impl Spans {
             for number in code.steps(block) {
                 at += 1;
                 let accesses = code.accesses(number);
-                for &(value, role) in accesses {
+                for &Access { value, role, .. } in accesses {
                     if role.writes() {
                         define(&mut spans, value, at);
                     }
@@ -232,9 +232,8 @@ impl Spans {
                 }
             }
             at += 1;
-            for value in code.live_out(block) {
-                spans.end[value as usize] = at;
-            }
+            code.live_out(block)
+                .for_each(|value| spans.end[value as usize] = at);
             at += 1;
         }
         for (value, several) in several.into_iter().enumerate() {
@@ -278,7 +277,7 @@ impl Spans {
         after.any(|number| {
             let accesses = code.accesses(number);
             let mut all = accesses.iter();
-            all.any(|&(v, role)| v == first && role.reads())
+            all.any(|a| a.value == first && a.role.reads())
         })
     }
 }

@@ -16,7 +16,18 @@ use smallvec::SmallVec;
 pub(super) type Files = u8;
 
 /// Every file.
-pub(super) const ALL: Files = u8::MAX;
+pub(super) const ALL: Files = (1 << FILES) - 1;
+
+/// The files of a set.
+#[inline]
+pub(super) fn each_of(files: Files) -> impl Iterator<Item = usize> {
+    let mut files = files & ALL;
+    std::iter::from_fn(move || {
+        let file = (files != 0).then(|| files.trailing_zeros() as usize)?;
+        files &= files - 1;
+        Some(file)
+    })
+}
 
 /// Alignments 1, 2, 4, 8 and 16.
 const LEVELS: usize = 5;
@@ -24,6 +35,45 @@ const LEVELS: usize = 5;
 /// Units in use, by file and alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load([[i32; LEVELS]; FILES]);
+
+/// Units in use of one file, by alignment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileLoad([i32; LEVELS]);
+
+impl FileLoad {
+    #[inline]
+    pub fn add(&mut self, shape: Shape) {
+        count(&mut self.0, shape.width, shape.align, 1);
+    }
+
+    #[inline]
+    pub fn remove(&mut self, shape: Shape) {
+        count(&mut self.0, shape.width, shape.align, -1);
+    }
+
+    /// Whether this is nowhere more than the room of `file`.
+    #[inline]
+    pub fn fits(&self, room: &Load, file: usize) -> bool {
+        is_within(&self.0, &room.0[file])
+    }
+}
+
+#[inline]
+fn count(load: &mut [i32; LEVELS], width: usize, align: usize, times: i32) {
+    load[0] += times * width as i32;
+    let mut level = 1;
+    while level < LEVELS && 1 << level <= align {
+        load[level] += times * width.next_multiple_of(1 << level) as i32;
+        level += 1;
+    }
+}
+
+// Without an early exit the comparison takes a few vector instructions.
+#[inline]
+fn is_within(load: &[i32; LEVELS], room: &[i32; LEVELS]) -> bool {
+    let pairs = load.iter().zip(room);
+    !pairs.fold(false, |more, (load, room)| more | (load > room))
+}
 
 impl Load {
     #[inline]
@@ -38,12 +88,7 @@ impl Load {
 
     #[inline]
     fn count(&mut self, file: usize, width: usize, align: usize, times: i32) {
-        self.0[file][0] += times * width as i32;
-        let mut level = 1;
-        while level < LEVELS && 1 << level <= align {
-            self.0[file][level] += times * width.next_multiple_of(1 << level) as i32;
-            level += 1;
-        }
+        count(&mut self.0[file], width, align, times);
     }
 
     /// Units that nobody else can have break up every aligned run that they touch, which
@@ -80,8 +125,13 @@ impl Load {
     /// The same for one file.
     #[inline]
     pub fn fits_file(&self, room: &Load, file: usize) -> bool {
-        let pairs = self.0[file].iter().zip(&room.0[file]);
-        !pairs.fold(false, |more, (load, room)| more | (load > room))
+        is_within(&self.0[file], &room.0[file])
+    }
+
+    /// The part that belongs to `file`.
+    #[inline]
+    pub fn of_file(&self, file: usize) -> FileLoad {
+        FileLoad(self.0[file])
     }
 
     /// The file, of `files`, and the alignment where this load is more than `room`.
@@ -90,7 +140,7 @@ impl Load {
         if self.fits(room) {
             return None;
         }
-        for file in (0..FILES).filter(|file| files >> file & 1 == 1) {
+        for file in each_of(files) {
             for level in 0..LEVELS {
                 if self.0[file][level] > room.0[file][level] {
                     let align = 1 << level;
@@ -178,8 +228,8 @@ impl Rooms {
     }
 
     /// What values that live through `step` may use, where that is not all.
-    fn kept(&self, code: &Code, block: Block, step: Step) -> Option<Load> {
-        let inst = code.inst(block, step).filter(|_| step.constrained)?;
+    fn kept(&self, code: &Code, step: Step) -> Option<Load> {
+        let inst = step.inst().filter(|_| step.constrained)?;
         match code.function.inst(inst).clobbers {
             Clobbers::None => None,
             Clobbers::Abi => Some(self.kept_by_calls),
@@ -195,7 +245,6 @@ impl Rooms {
     pub fn excess(
         &self,
         code: &Code,
-        block: Block,
         step: Step,
         demand: &Demand,
         tight: i32,
@@ -206,7 +255,7 @@ impl Rooms {
             units => self.whole.narrowed(code, units),
         };
         demand.after.excess(&whole, files).or_else(|| {
-            let kept = self.kept(code, block, step)?;
+            let kept = self.kept(code, step)?;
             demand.through.excess(&kept.narrowed(code, tight), files)
         })
     }
@@ -241,16 +290,17 @@ pub(super) fn demand(
     let mut after = before;
     let rewritten = |v: u32| {
         let mut all = accesses.iter();
-        all.any(|&(w, role)| w == v && matches!(role, Role::Def | Role::EarlyDef))
+        all.any(|a| a.value == v && matches!(a.role, Role::Def | Role::EarlyDef))
     };
-    for (at, &(value, role)) in accesses.iter().enumerate() {
-        let again = accesses[..at].iter().any(|&(v, r)| v == value && r == role);
+    for (at, &Access { value, role, .. }) in accesses.iter().enumerate() {
+        let mut before = accesses[..at].iter();
+        let again = before.any(|a| a.value == value && a.role == role);
         if role == Role::Use && !again && (dies(value) || rewritten(value)) {
             after.remove(code.shape(value));
         }
     }
     let mut through = after;
-    for &(value, role) in accesses {
+    for &Access { value, role, .. } in accesses {
         let shape = code.shape(value);
         match role {
             Role::Use => {}
@@ -343,14 +393,14 @@ pub(super) fn is_shared(code: &Code, block: Block, step: Step, seat: u32, real: 
     let meets_another = fixed > 1 && own.as_ref().is_some_and(is_fixed);
     let is_result = code.program.values[Value::from_u32(seat)].is_result;
     let has_others = seats.filter(|(_, r)| r.as_u32() == real).count() != 1;
-    let is_clobbered = code.inst(block, step).is_some_and(clobbers);
+    let is_clobbered = step.inst().is_some_and(clobbers);
     !(is_result || meets_another || has_others || is_clobbered)
 }
 
 /// The links of a step.
 pub(super) fn links<'a>(code: &'a Code, block: Block, step: Step) -> SmallVec<[&'a Link; 4]> {
     let mut numbers: SmallVec<[u32; 4]> = SmallVec::new();
-    if let Op::Inst { values, .. } = code.op(block, step) {
+    if let Some(Op::Inst { values, .. }) = code.op(block, step) {
         for value in values {
             if let Some(link) = code.link_of(value.as_u32())
                 && !numbers.contains(&link)
@@ -376,7 +426,7 @@ pub(super) fn extent(code: &Code, link: &Link) -> (usize, usize, usize) {
 /// Whether a result in `link`, which is one of the step's, is written while inputs may still
 /// be read.
 pub(super) fn writes_early(code: &Code, block: Block, step: Step, link: &Link) -> bool {
-    let Op::Inst { inst, values } = code.op(block, step) else {
+    let Some(Op::Inst { inst, values }) = code.op(block, step) else {
         unreachable!("`links` finds none but those of instructions");
     };
     let operands = code.function.operands(*inst).iter().zip(values);

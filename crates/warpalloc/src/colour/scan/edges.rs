@@ -6,8 +6,8 @@
 //! register. Where one parameter's slot is overwritten and another one's argument is read
 //! from it, what is read is set aside first.
 
-use super::assign::Assigned;
 use super::code::{Code, Edge, NOWHERE};
+use super::fragments::Assigned;
 use super::moves::push_moves;
 use super::spill::Plan;
 use super::stores::{Exits, Stores, class};

@@ -210,9 +210,9 @@ impl EntrySets {
         for &block in &self.blocks[header_of] {
             for number in code.steps(block) {
                 let accesses = code.accesses(number);
-                for &(value, role) in accesses {
-                    if role.reads() {
-                        self.read_in[value as usize] = self.marks;
+                for access in accesses {
+                    if access.role.reads() {
+                        self.read_in[access.value as usize] = self.marks;
                     }
                 }
             }

@@ -10,6 +10,7 @@
 
 mod affinity;
 mod arrange;
+mod arrive;
 mod assign;
 mod carry;
 mod code;
@@ -17,10 +18,13 @@ mod congruence;
 mod demand;
 mod edges;
 mod entry;
+mod fragments;
+mod inserted;
 mod moves;
 mod next_use;
 mod pick;
 mod pins;
+mod plain;
 mod pressure;
 mod recolour;
 mod remat;
@@ -39,9 +43,10 @@ use crate::function::{Clobbers, Convention};
 use crate::ir::Program;
 use crate::stats::Stats;
 use crate::target::Target;
-use assign::{Assigned, assign};
+use assign::assign;
 use code::Code;
 use demand::Rooms;
+use fragments::Assigned;
 use pins::assign_pins;
 use pressure::Pressure;
 use stores::Stores;
@@ -103,6 +108,7 @@ impl<'a> Scan<'a> {
         let target = self.code.target;
         let chosen = carry::choose(&self.code, &self.rooms);
         let mut program = self.code.program;
+        program.complete();
         program.put_copies_on_edges();
         stats.spilled += carry::carry(&mut program, target, &chosen, space);
         Scan::of_code(Code::of_program(program, target))

@@ -38,17 +38,17 @@ impl NextUse {
         }
         for (at, number) in steps.enumerate().rev() {
             let accesses = code.accesses(number);
-            for &(value, _) in accesses.iter().rev() {
-                self.notes.push(self.next[value as usize]);
+            for access in accesses.iter().rev() {
+                self.notes.push(self.next[access.value as usize]);
             }
-            for &(value, role) in accesses {
-                if role.writes() {
-                    self.next[value as usize] = NEVER;
+            for access in accesses {
+                if access.role.writes() {
+                    self.next[access.value as usize] = NEVER;
                 }
             }
-            for &(value, role) in accesses {
-                if role.reads() {
-                    self.next[value as usize] = at as u32;
+            for access in accesses {
+                if access.role.reads() {
+                    self.next[access.value as usize] = at as u32;
                 }
             }
         }
@@ -63,9 +63,9 @@ impl NextUse {
     /// Moves over a step.
     #[inline]
     pub fn advance(&mut self, accesses: &[Access]) {
-        for &(value, _) in accesses {
+        for access in accesses {
             if let Some(next) = self.notes.pop() {
-                self.next[value as usize] = next;
+                self.next[access.value as usize] = next;
             }
         }
     }
@@ -74,11 +74,6 @@ impl NextUse {
     #[inline]
     pub fn after(&self, at: usize) -> u32 {
         self.notes[self.notes.len() - 1 - at]
-    }
-
-    /// The values that are live out of the block at hand.
-    pub fn ahead(&self) -> &[u32] {
-        &self.ahead
     }
 
     /// Leaves the block at its end.

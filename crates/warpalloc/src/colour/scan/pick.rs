@@ -7,7 +7,7 @@
 use super::affinity::Window;
 use super::assign::Assigner;
 use super::code::{NONE, Shape, Step};
-use crate::function::{Block, Kind, Role};
+use crate::function::{Block, Role};
 use crate::ir::Op;
 use crate::target::{File, UnitSet};
 
@@ -98,14 +98,15 @@ impl<const W: usize> Assigner<'_, W> {
     ) -> Option<usize> {
         let code = self.code;
         let source = match code.op(block, step) {
-            Op::Inst { inst, values } if code.function.inst(*inst).kind == Kind::Copy => {
-                let operands = code.function.operands(*inst).iter().zip(values);
-                let reads = operands.filter(|(o, _)| o.role == Role::Use);
-                reads.map(|(_, v)| v.as_u32()).next()
-            }
-            Op::Copies(pairs) => {
+            Some(Op::Copies(pairs)) => {
                 let pair = pairs.iter().find(|(to, _)| to.as_u32() == value);
                 pair.map(|(_, from)| from.as_u32())
+            }
+            // The operands of an instruction without constraints are values themselves.
+            _ if step.copies => {
+                let operands = code.function.operands(step.inst()?).iter();
+                let mut reads = operands.filter(|o| o.role == Role::Use);
+                reads.next().map(|o| o.vreg.as_u32())
             }
             _ => None,
         };

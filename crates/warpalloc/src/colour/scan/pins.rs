@@ -18,6 +18,9 @@ type Hull = (usize, usize);
 /// a group has pinned lanes, a result takes over the register of one, an edge passes one, or
 /// there are too few registers.
 pub(super) fn assign_pins(code: &Code) -> Option<Vec<u16>> {
+    if !code.function.has_pinned() {
+        return Some(Vec::new());
+    }
     let is_pinned = |value: Value| is_pinned(&code.program, value);
     let mut pinned: Vec<Value> = code
         .program
@@ -26,9 +29,6 @@ pub(super) fn assign_pins(code: &Code) -> Option<Vec<u16>> {
         .filter(|&v| is_pinned(v))
         .collect();
     let mut pins = vec![NOWHERE; code.value_count()];
-    if pinned.is_empty() {
-        return Some(pins);
-    }
     if !leaves_pinned_alone(code) {
         return None;
     }
@@ -109,7 +109,9 @@ fn hulls(code: &Code) -> Vec<Hull> {
         code.live_out(block)
             .for_each(|v| cover(v, steps.end.saturating_sub(1)));
         for number in steps {
-            let op = code.op(block, code.step(number));
+            let Some(op) = code.op(block, code.step(number)) else {
+                continue;
+            };
             op.for_each_access(code.function, |v, _| cover(v.as_u32(), number));
         }
     }
@@ -133,7 +135,7 @@ fn contested(code: &Code, file: usize, hull: Hull) -> UnitSet<8> {
                     (first..first + width).for_each(|unit| contested.insert(unit));
                 }
             }
-            if let Some(inst) = code.inst(block, step)
+            if let Some(inst) = step.inst()
                 && code.function.inst(inst).clobbers != Clobbers::None
                 && (hull.0..=hull.1).contains(&number)
             {

@@ -1,7 +1,7 @@
 //! Whether everything fits, and how full each block gets.
 
 use super::code::{Access, Code, FILES};
-use super::demand::{Files, Load, Rooms, demand, indirect_files};
+use super::demand::{Files, Load, Rooms, demand, each_of, indirect_files};
 use crate::function::{Block, Role};
 use cranelift_entity::EntityRef;
 
@@ -20,10 +20,6 @@ impl Pressure {
             rooms,
             tight,
             indirect: indirect_files(code),
-            live: Stamps {
-                at: vec![0; code.value_count()],
-                now: 0,
-            },
             pressure: Pressure {
                 blocks: vec![[0; FILES]; code.block_count()],
                 exceeded: [false; FILES],
@@ -47,42 +43,11 @@ impl Pressure {
     }
 }
 
-/// A set of values that is emptied at once.
-struct Stamps {
-    /// By value, when it was put in last.
-    at: Vec<u32>,
-    now: u32,
-}
-
-impl Stamps {
-    fn clear(&mut self) {
-        self.now += 1;
-    }
-
-    #[inline]
-    fn contains(&self, value: u32) -> bool {
-        self.at[value as usize] == self.now
-    }
-
-    /// Puts `value` in; whether it was not there.
-    #[inline]
-    fn insert(&mut self, value: u32) -> bool {
-        std::mem::replace(&mut self.at[value as usize], self.now) != self.now
-    }
-
-    /// Takes `value` out; whether it was there.
-    #[inline]
-    fn remove(&mut self, value: u32) -> bool {
-        std::mem::replace(&mut self.at[value as usize], 0) == self.now
-    }
-}
-
 struct Walk<'a> {
     code: &'a Code<'a>,
     rooms: &'a Rooms,
     tight: &'a [u8],
     indirect: Files,
-    live: Stamps,
     pressure: Pressure,
 }
 
@@ -91,11 +56,8 @@ impl Walk<'_> {
         let code = self.code;
         let indirect = self.indirect;
         let mut load = Load::default();
-        self.live.clear();
-        for value in code.live_out(block) {
-            self.live.insert(value);
-            load.add(code.shape(value));
-        }
+        code.live_out(block)
+            .for_each(|value| load.add(code.shape(value)));
         self.note(block, &load);
         for files in [indirect, !indirect] {
             self.check(load.excess(self.rooms.whole(), files));
@@ -103,44 +65,35 @@ impl Walk<'_> {
         for number in code.steps(block).rev() {
             let step = code.step(number);
             let accesses = code.accesses(number);
-            let is_dead = |&(v, role): &Access| role.writes() && !self.live.contains(v);
+            let is_dead = |a: &Access| a.role.writes() && !a.lives;
             let is_plain = self.tight.is_empty() && !step.constrained;
             if is_plain && !accesses.iter().any(is_dead) {
                 self.plain_step(block, accesses, &mut load);
                 continue;
             }
-            let live_after = match step.constrained {
-                true => accesses
-                    .iter()
-                    .map(|&(v, _)| self.live.contains(v))
-                    .collect(),
-                false => Vec::new(),
-            };
             let mut after = load;
-            for &(value, role) in accesses {
-                if !role.writes() {
-                    continue;
-                }
-                match self.live.remove(value) {
-                    true => load.remove(code.shape(value)),
-                    false => after.add(code.shape(value)),
+            for access in accesses.iter().filter(|a| a.role.writes()) {
+                let shape = code.shape(access.value);
+                match access.lives {
+                    true => load.remove(shape),
+                    false => after.add(shape),
                 }
             }
-            for &(value, role) in accesses {
-                if role.reads() && self.live.insert(value) {
-                    load.add(code.shape(value));
+            for access in accesses {
+                if access.dies || changes_in_place(accesses, access) {
+                    load.add(code.shape(access.value));
                 }
             }
             let tight = self.tight.get(number).map_or(0, |&units| i32::from(units));
             if step.constrained {
                 let dies = |value: u32| {
-                    let mut all = accesses.iter().zip(&live_after);
-                    !all.any(|(&(v, role), &live)| v == value && live && role != Role::Def)
+                    let keeps = |a: &Access| a.value == value && a.lives && a.role != Role::Def;
+                    !accesses.iter().any(keeps)
                 };
                 let demand = demand(code, block, step, accesses, load, dies);
                 for files in [indirect, !indirect] {
                     self.check(self.rooms.excess_before(code, &demand, tight, files));
-                    self.check(self.rooms.excess(code, block, step, &demand, tight, files));
+                    self.check(self.rooms.excess(code, step, &demand, tight, files));
                 }
                 self.note(block, &demand.before);
                 self.note(block, &demand.after);
@@ -169,20 +122,18 @@ impl Walk<'_> {
     #[inline]
     fn plain_step(&mut self, block: Block, accesses: &[Access], load: &mut Load) {
         let code = self.code;
-        for &(value, _) in accesses.iter().filter(|a| a.1.writes()) {
-            if self.live.remove(value) {
-                load.remove(code.shape(value));
-            }
+        for access in accesses
+            .iter()
+            .filter(|a| matches!(a.role, Role::Def | Role::EarlyDef))
+        {
+            load.remove(code.shape(access.value));
         }
         let mut begun: Files = 0;
-        for &(value, _) in accesses.iter().filter(|a| a.1.reads()) {
-            if self.live.insert(value) {
-                let shape = code.shape(value);
-                load.add(shape);
-                begun |= 1 << shape.file;
-            }
+        for access in accesses.iter().filter(|a| a.dies) {
+            load.add(code.shape(access.value));
+            begun |= 1 << access.file;
         }
-        for file in (0..FILES).filter(|file| begun >> file & 1 == 1) {
+        for file in each_of(begun) {
             self.pressure.exceeded[file] |= !load.fits_file(self.rooms.whole(), file);
             let most = &mut self.pressure.blocks[block.index()][file];
             *most = (*most).max(load.units(file));
@@ -201,4 +152,11 @@ impl Walk<'_> {
             *most = (*most).max(load.units(file));
         }
     }
+}
+
+/// Whether `access` reads and writes a value that takes a register before the step for its
+/// sake: its contents are read afterwards, or nothing else of the step reads them.
+fn changes_in_place(accesses: &[Access], access: &Access) -> bool {
+    let is_read = |a: &Access| a.value == access.value && a.role == Role::Use;
+    access.role == Role::UseDef && (access.lives || !accesses.iter().any(is_read))
 }

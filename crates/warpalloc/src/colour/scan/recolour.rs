@@ -13,8 +13,8 @@
 //! opened. In the place of an interference graph, the segments that each unit holds stand in
 //! order, in chunks of the code, so that a change costs no more in long code.
 
-use super::assign::{Assigned, Fragment, Segment};
 use super::code::{Code, FILES, NONE};
+use super::fragments::{Assigned, Fragment, Segment};
 use crate::allocation::Edit;
 use crate::target::{PReg, UnitSet};
 use smallvec::SmallVec;

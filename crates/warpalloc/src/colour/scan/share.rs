@@ -5,7 +5,7 @@
 //! keeps the stretches of code in which any of them is live; pairs are joined, those on the
 //! most frequent edges first, where the stretches are apart.
 
-use super::code::Code;
+use super::code::{Access, Code};
 use crate::function::Block;
 use cranelift_entity::EntityRef;
 
@@ -99,7 +99,8 @@ fn stretches(code: &Code, joins: &[(f64, u32, u32)]) -> Vec<Vec<Segment>> {
         for number in steps {
             let accesses = code.accesses(number);
             let reads = 2 * (number + block.index()) as u32 + 1;
-            for &(value, role) in accesses.iter().filter(|a| wanted[a.0 as usize]) {
+            for &Access { value, role, .. } in accesses.iter().filter(|a| wanted[a.value as usize])
+            {
                 let at = reads + u32::from(role.writes());
                 let stretch = &mut open[value as usize];
                 if stretch.0 == CLOSED {

@@ -10,8 +10,8 @@
 //! Values need not be in SSA form: `W` and the set of values whose slot is current are kept
 //! by program point, and a definition makes the slot stale.
 
-use super::code::{Access, Code, FILES, NONE, Step, is_rewritten};
-use super::demand::{ALL, Excess, Load, Rooms, demand};
+use super::code::{Access, Code, FILES, NONE};
+use super::demand::{ALL, Excess, Load, Rooms, demand, each_of};
 use super::entry::EntrySets;
 use super::next_use::NextUse;
 use super::pressure::Pressure;
@@ -81,6 +81,16 @@ impl<T> Lists<T> {
         self.items.extend(items);
         self.ranges[block.index()] = start..self.items.len() as u32;
     }
+
+    /// Adds the list of `block`, which is known as a whole.
+    pub fn add_slice(&mut self, block: Block, items: &[T])
+    where
+        T: Copy,
+    {
+        let start = self.items.len() as u32;
+        self.items.extend_from_slice(items);
+        self.ranges[block.index()] = start..self.items.len() as u32;
+    }
 }
 
 /// Which values are in registers where.
@@ -113,7 +123,6 @@ pub(super) fn spill(
         in_registers: Vec::new(),
         place: vec![NONE; code.value_count()],
         clean: vec![false; code.value_count()],
-        at_definitions: definition_costs(code),
         untouched: vec![false; code.value_count()],
         dropped: Vec::new(),
         frequency: 0.0,
@@ -149,8 +158,6 @@ struct Spiller<'a> {
     place: Vec<u32>,
     /// Whose slot is current.
     clean: Vec<bool>,
-    /// How often the definitions of each value run.
-    at_definitions: Vec<f32>,
     /// Which of the values in registers the block has neither read nor written.
     untouched: Vec<bool>,
     /// Values that left before the block touched them.
@@ -171,12 +178,13 @@ impl Spiller<'_> {
         self.in_registers.clear();
         self.load = Load::default();
         self.frequency = code.frequencies.block(block) as f32;
+        // What comes before the code of a block on an edge has no place of its own.
+        let has_place = code.program.blocks[block].edge.is_none();
         for at in 0..self.plan.entry.of(block).len() {
             let Resident { value, clean } = self.plan.entry.of(block)[at];
             self.insert(value);
             self.clean[value as usize] = clean;
-            // What comes before the code of a block on an edge has no place of its own.
-            self.untouched[value as usize] = code.program.blocks[block].edge.is_none();
+            self.untouched[value as usize] = has_place;
         }
         for &value in self.plan.in_memory.of(block) {
             self.clean[value as usize] = true;
@@ -186,9 +194,7 @@ impl Spiller<'_> {
             self.step(block, number, accesses)?;
         }
         self.drop_untouched(block);
-        let events = std::mem::take(&mut self.events);
-        self.plan.events.add(block, events.iter().copied());
-        self.events = events;
+        self.plan.events.add_slice(block, &self.events);
         self.events.clear();
         let (next, clean) = (&self.next, &self.clean);
         let live = self.in_registers.iter().filter(|&&v| next.of(v) != NEVER);
@@ -221,14 +227,12 @@ impl Spiller<'_> {
         let step = code.step(number);
         let tight = self.tight.get(number).map_or(0, |&units| i32::from(units));
         let mut reloads: Values = Values::new();
-        for &(value, role) in accesses {
+        for &Access { value, role, .. } in accesses {
+            self.untouched[value as usize] = false;
             if role.reads() && self.place[value as usize] == NONE {
                 self.insert(value);
                 reloads.push(value);
             }
-        }
-        for &(value, _) in accesses {
-            self.untouched[value as usize] = false;
         }
         let event = |value, kind, stores| Event {
             step: number as u32,
@@ -237,7 +241,7 @@ impl Spiller<'_> {
             stores,
         };
         let mut released: Values = Values::new();
-        if tight > 0 || step.constrained || !self.has_room(step, accesses) {
+        if tight > 0 || step.constrained || !self.has_room(accesses) {
             self.make_room(block, number, accesses, tight, &mut released)?;
         }
         // What leaves makes room for what comes back.
@@ -245,20 +249,19 @@ impl Spiller<'_> {
             self.events.push(event(value, EventKind::Reload, false));
         }
         self.next.advance(accesses);
-        for &(value, role) in accesses {
-            if role == Role::Use && (self.next.of(value) == NEVER || released.contains(&value)) {
+        for &Access {
+            value, role, lives, ..
+        } in accesses
+        {
+            if role == Role::Use && (!lives || released.contains(&value)) {
                 self.remove(value);
             }
         }
-        for &(value, role) in accesses {
-            if !role.writes() {
-                continue;
-            }
+        for &Access { value, lives, .. } in accesses.iter().filter(|a| a.role.writes()) {
             self.clean[value as usize] = self.plan.remat.is_free(value);
-            if self.next.of(value) == NEVER {
-                self.remove(value);
-            } else {
-                self.insert(value);
+            match lives {
+                true => self.insert(value),
+                false => self.remove(value),
             }
         }
         Ok(())
@@ -289,7 +292,7 @@ impl Spiller<'_> {
             let Some(excess) = self.rooms.excess_before(code, &demand, tight, ALL) else {
                 break;
             };
-            let is_operand = |v: u32| accesses.iter().any(|&(w, r)| w == v && r.reads());
+            let is_operand = |v: u32| accesses.iter().any(|a| a.value == v && a.role.reads());
             let victim = self.furthest(excess, at, |v| !is_operand(v));
             let Some(value) = victim else {
                 // Nothing else can leave: what was to be kept free has to do.
@@ -305,20 +308,20 @@ impl Spiller<'_> {
         loop {
             let dies = |value: u32| released.contains(&value) || self.dies(accesses, value);
             let demand = demand(code, block, step, accesses, self.load, dies);
-            let Some(excess) = self.rooms.excess(code, block, step, &demand, tight, ALL) else {
+            let Some(excess) = self.rooms.excess(code, step, &demand, tight, ALL) else {
                 break;
             };
             let may_leave = |v: u32| {
-                let written = accesses.iter().any(|&(w, r)| w == v && r.writes());
+                let written = accesses.iter().any(|a| a.value == v && a.role.writes());
                 !written && !dies(v)
             };
             let Some(value) = self.furthest_after(excess, at, accesses, may_leave) else {
-                match self.rooms.excess(code, block, step, &demand, 0, ALL) {
+                match self.rooms.excess(code, step, &demand, 0, ALL) {
                     Some(_) => return Err(number),
                     None => break,
                 }
             };
-            let is_operand = accesses.iter().any(|&(w, _)| w == value);
+            let is_operand = accesses.iter().any(|a| a.value == value);
             if is_operand {
                 let stores = !self.clean[value as usize] && !self.plan.remat.is_free(value);
                 self.clean[value as usize] = true;
@@ -333,39 +336,35 @@ impl Spiller<'_> {
         Ok(())
     }
 
-    /// Whether what a step needs whose operands may be anywhere is there.
-    fn has_room(&self, step: Step, accesses: &[Access]) -> bool {
+    /// Whether what a step needs whose operands may be anywhere is there, in the files that it
+    /// touches. In the others nothing changes.
+    fn has_room(&self, accesses: &[Access]) -> bool {
+        let touched = accesses.iter().fold(0, |files, a| files | 1 << a.file);
+        each_of(touched).all(|file| self.has_room_in(file, accesses))
+    }
+
+    fn has_room_in(&self, file: usize, accesses: &[Access]) -> bool {
         let whole = self.rooms.whole();
-        if !self.load.fits(whole) {
+        if !self.load.fits_file(whole, file) {
             return false;
         }
-        let mut after = self.load;
-        for (at, &(value, role)) in accesses.iter().enumerate() {
-            let shape = self.code.shape(value);
-            match role {
-                Role::Use => {
-                    let again = accesses[..at].contains(&(value, role));
-                    let ends = self.next.after(at) == NEVER
-                        || step.rewrites && is_rewritten(accesses, value);
-                    if ends && !again {
-                        after.remove(shape);
-                    }
-                }
-                Role::UseDef => {}
-                Role::Def => after.add(shape),
+        let mut after = self.load.of_file(file);
+        for access in accesses.iter().filter(|a| usize::from(a.file) == file) {
+            match access.role {
+                Role::Use if access.dies => after.remove(self.code.shape(access.value)),
+                Role::Use | Role::UseDef => {}
+                Role::Def => after.add(self.code.shape(access.value)),
                 // An instruction that writes early is not free, and inserted code never does.
                 Role::EarlyDef => unreachable!("what writes early is constrained"),
             }
         }
-        after.fits(whole)
+        after.fits(whole, file)
     }
 
     /// Whether the contents that the step at hand reads in `value` are not read again.
     fn dies(&self, accesses: &[Access], value: u32) -> bool {
-        let at = accesses
-            .iter()
-            .position(|&(v, role)| v == value && role == Role::Use);
-        at.is_some_and(|at| self.next.after(at) == NEVER)
+        let is_read = |a: &&Access| a.value == value && a.role == Role::Use;
+        accesses.iter().find(is_read).is_some_and(|a| !a.lives)
     }
 
     /// The value in registers that counts towards `excess` and is read last of those that
@@ -383,7 +382,7 @@ impl Spiller<'_> {
         may_leave: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         self.worst(excess, may_leave, |value| {
-            let at = accesses.iter().position(|&(v, _)| v == value);
+            let at = accesses.iter().position(|a| a.value == value);
             let next = at.map_or(self.next.of(value), |at| self.next.after(at));
             next.saturating_sub(now)
         })
@@ -418,9 +417,7 @@ impl Spiller<'_> {
         }
         match self.clean[value as usize] {
             true => 1.0,
-            false => {
-                1.0 + (self.at_definitions[value as usize] / self.frequency.max(1e-9)).min(1.0)
-            }
+            false => 1.0 + (self.plan.remat.cost(value) / self.frequency.max(1e-9)).min(1.0),
         }
     }
 
@@ -442,6 +439,7 @@ impl Spiller<'_> {
         }
     }
 
+    #[inline]
     fn insert(&mut self, value: u32) {
         if self.place[value as usize] == NONE {
             self.place[value as usize] = self.in_registers.len() as u32;
@@ -462,26 +460,6 @@ impl Spiller<'_> {
             self.place[moved as usize] = place;
         }
     }
-}
-
-/// How often the definitions of each value run.
-fn definition_costs(code: &Code) -> Vec<f32> {
-    let mut costs = vec![0.0; code.value_count()];
-    for block in (0..code.block_count()).map(Block::new) {
-        let frequency = code.frequencies.block(block) as f32;
-        for &param in code.params(block) {
-            costs[param as usize] += frequency;
-        }
-        for number in code.steps(block) {
-            let accesses = code.accesses(number);
-            for &(value, role) in accesses {
-                if role.writes() {
-                    costs[value as usize] += frequency;
-                }
-            }
-        }
-    }
-    costs
 }
 
 /// One counter per file.

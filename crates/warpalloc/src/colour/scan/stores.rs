@@ -140,7 +140,9 @@ impl Stores {
             for number in steps {
                 let accesses = code.accesses(number);
                 let at = 2 * (number + block.index()) + 1;
-                accesses.iter().for_each(|&(v, _)| cover(v, at));
+                // What lives on is seen again.
+                let ends = accesses.iter().filter(|a| a.role.writes() || !a.lives);
+                ends.for_each(|a| cover(a.value, at));
             }
         }
         let mut order: Vec<u32> = (0..in_memory.len() as u32)
@@ -251,20 +253,38 @@ impl Exits {
 fn cost_of_definitions(code: &Code, plan: &Plan, in_memory: &[bool]) -> Vec<f64> {
     let mut costs = vec![0.0; in_memory.len()];
     for block in (0..code.block_count()).map(Block::new) {
-        let frequency = code.frequencies.block(block);
-        for resident in plan.entry.of(block) {
-            if code.params(block).contains(&resident.value) {
-                costs[resident.value as usize] += frequency;
-            }
+        let params = code.params(block);
+        if params.is_empty() {
+            continue;
         }
-        for number in code.steps(block) {
-            let accesses = code.accesses(number);
-            for &(value, role) in accesses {
-                if role.writes() {
-                    costs[value as usize] += frequency;
-                }
+        for resident in plan.entry.of(block) {
+            if params.contains(&resident.value) {
+                costs[resident.value as usize] += code.frequencies.block(block);
             }
         }
     }
+    let mut has_several = false;
+    for value in (0..in_memory.len()).filter(|&v| in_memory[v]) {
+        match plan.remat.only_block(value as u32) {
+            Some(block) => costs[value] = code.frequencies.block(block),
+            None => has_several |= !plan.remat.is_defined_once(value as u32),
+        }
+    }
+    if has_several {
+        add_several(code, plan, &mut costs);
+    }
     costs
+}
+
+/// Adds how often the definitions run of values that have several.
+fn add_several(code: &Code, plan: &Plan, costs: &mut [f64]) {
+    for block in (0..code.block_count()).map(Block::new) {
+        let frequency = code.frequencies.block(block);
+        for number in code.steps(block) {
+            let written = code.accesses(number).iter().filter(|a| a.role.writes());
+            for access in written.filter(|a| !plan.remat.is_defined_once(a.value)) {
+                costs[access.value as usize] += frequency;
+            }
+        }
+    }
 }

@@ -16,7 +16,7 @@ pub(super) fn case(registers: usize, blocks: &str) -> Case {
 
 /// The code of a kernel, before registers are found for its pinned values.
 pub(super) fn unpinned(case: &Case) -> Code<'_> {
-    let program = Program::without_edges(&case.function, &case.target, None);
+    let program = Program::of_constraints(&case.function, &case.target, None);
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     let liveness = Liveness::compute(&case.function);
     Code::of_function(program, &case.target, &liveness)

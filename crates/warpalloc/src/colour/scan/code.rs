@@ -10,11 +10,13 @@
 //! program's blocks on edges are blocks of their own that take no parameters.
 
 use crate::analysis::{Cfg, Code as Points, Frequencies, Liveness, Loops, Order};
-use crate::function::{Block, Function, Inst, Role, VReg};
+use crate::function::{Block, Function, Role};
 use crate::ir::{Op, Origin, Program, Value};
 use crate::target::{File, PReg, RegSet, SpillPath, Target};
 use cranelift_entity::EntityRef;
 use std::ops::Range;
+
+pub(super) use super::steps::{Access, Step, is_rewritten};
 
 /// No value, no link, no register.
 pub(super) const NONE: u32 = u32::MAX;
@@ -32,25 +34,6 @@ pub(super) struct Shape {
     pub reaches_memory: bool,
 }
 
-/// An instruction, or inserted code, with the copies that seat its constrained operands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    /// Position of the operation in its block.
-    pub op: u32,
-    /// The operation before it copies values into its seats.
-    pub seats: bool,
-    /// The operation after it copies values out of its seats.
-    pub unseats: bool,
-    /// It has seats, clobbers or results that are written early.
-    pub constrained: bool,
-    /// It copies values.
-    pub copies: bool,
-    /// The instruction, [`NONE`] if it is none.
-    inst: u32,
-    /// Where the operands of the instruction begin in the row of all operands.
-    pub operands: u32,
-}
-
 /// A way from one block to another.
 #[derive(Clone, Debug)]
 pub(super) struct Edge {
@@ -59,19 +42,6 @@ pub(super) struct Edge {
     /// Position among the successors of `from`.
     pub succ: u32,
     pairs: Range<u32>,
-}
-
-/// How a step touches one value.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
-    pub value: u32,
-    pub role: Role,
-    /// The file of the value.
-    pub file: u8,
-    /// What the value holds after the step is read later.
-    pub lives: bool,
-    /// An input, the first that names the value, whose contents nothing reads after the step.
-    pub dies: bool,
 }
 
 /// A program with the facts every phase needs.
@@ -90,14 +60,14 @@ pub(super) struct Code<'a> {
     used: u8,
     wide: u8,
     /// The link of each seat.
-    link: Vec<u32>,
-    steps: Vec<Step>,
-    has_copies: bool,
-    step_starts: Vec<u32>,
+    pub(super) link: Vec<u32>,
+    pub(super) steps: Vec<Step>,
+    pub(super) has_copies: bool,
+    pub(super) step_starts: Vec<u32>,
     /// What each step touches, row after row: reads, writes, and both at once. It is known
     /// once pinned values are.
-    accesses: Vec<Access>,
-    access_starts: Vec<u32>,
+    pub(super) accesses: Vec<Access>,
+    pub(super) access_starts: Vec<u32>,
     edges: Vec<Edge>,
     edge_starts: Vec<u32>,
     pairs: Vec<(u32, u32)>,
@@ -231,92 +201,6 @@ impl<'a> Code<'a> {
         }
     }
 
-    fn add_steps(&mut self, blocks: usize) {
-        self.steps.reserve(self.function.inst_count());
-        let function = self.function;
-        let has_pins = function.has_pinned();
-        for block in (0..blocks).map(Block::new) {
-            let ops = &self.program.blocks[block].ops;
-            if ops.is_empty() {
-                self.add_instructions(block);
-                continue;
-            }
-            let mut at = 0;
-            while at < ops.len() {
-                // The instruction comes right behind the copies into its seats.
-                let seats = self.copies_into_seats(&ops[at]);
-                at += usize::from(seats);
-                let unseats = ops
-                    .get(at + 1)
-                    .is_some_and(|op| self.copies_out_of_seats(op));
-                let (inst, operands, copies) = self.summary(&ops[at]);
-                let constrained = seats || unseats || self.is_constrained(&ops[at], has_pins);
-                self.has_copies |= copies;
-                self.steps.push(Step {
-                    op: at as u32,
-                    seats,
-                    unseats,
-                    constrained,
-                    copies,
-                    inst,
-                    operands,
-                });
-                at += 1 + usize::from(unseats);
-            }
-            self.step_starts.push(self.steps.len() as u32);
-        }
-    }
-
-    /// Adds the steps of a block where nothing is constrained.
-    fn add_instructions(&mut self, block: Block) {
-        for (at, inst) in self.function.block_insts(block).enumerate() {
-            let inst = self.program.at(inst);
-            let copies = self.function.traits(inst).is_copy();
-            self.has_copies |= copies;
-            self.steps.push(Step {
-                op: at as u32,
-                seats: false,
-                unseats: false,
-                constrained: false,
-                copies,
-                inst: inst.as_u32(),
-                operands: self.function.operand_range(inst).start as u32,
-            });
-        }
-        self.step_starts.push(self.steps.len() as u32);
-    }
-
-    /// The instruction that `op` is, where its operands begin, and whether it copies values.
-    fn summary(&self, op: &Op) -> (u32, u32, bool) {
-        match op {
-            Op::Inst { inst, .. } => {
-                let operands = self.function.operand_range(*inst).start as u32;
-                let copies = self.function.traits(*inst).is_copy();
-                (inst.as_u32(), operands, copies)
-            }
-            op => (NONE, 0, matches!(op, Op::Copies(_))),
-        }
-    }
-
-    fn copies_into_seats(&self, op: &Op) -> bool {
-        matches!(op, Op::Copies(pairs) if self.link_of(pairs[0].0.as_u32()).is_some())
-    }
-
-    fn copies_out_of_seats(&self, op: &Op) -> bool {
-        matches!(op, Op::Copies(pairs) if self.link_of(pairs[0].1.as_u32()).is_some())
-    }
-
-    fn is_constrained(&self, op: &Op, has_pins: bool) -> bool {
-        let Op::Inst { inst, values } = op else {
-            return false;
-        };
-        let function = self.function;
-        !function.is_free(*inst)
-            || function.traits(*inst).clobbers()
-            || !self.link.is_empty() && values.iter().any(|v| self.link_of(v.as_u32()).is_some())
-            || has_pins && values.iter().any(|&v| is_pinned(&self.program, v))
-    }
-
     /// Keeps the parameters whose contents are read, or passed on.
     fn add_parameters(&mut self) {
         let function = self.function;
@@ -434,62 +318,6 @@ impl<'a> Code<'a> {
         &self.accesses[start..self.access_starts[number + 1] as usize]
     }
 
-    fn add_accesses(&mut self) {
-        let mut accesses = Vec::with_capacity(self.function.operand_count());
-        let mut starts = Vec::with_capacity(self.steps.len() + 1);
-        starts.push(0);
-        // By value, the number of the last block, plus one, in which it was live.
-        let mut live = vec![0; self.value_count()];
-        for block in (0..self.block_count()).map(Block::new) {
-            let first = starts.len() - 1;
-            for number in self.steps(block) {
-                self.find_accesses(block, self.steps[number], &mut accesses);
-                starts.push(accesses.len() as u32);
-            }
-            let now = block.as_u32() + 1;
-            self.live_out(block).for_each(|v| live[v as usize] = now);
-            for ends in starts[first..].windows(2).rev() {
-                step_back(
-                    &mut accesses[ends[0] as usize..ends[1] as usize],
-                    &mut live,
-                    now,
-                );
-            }
-        }
-        self.accesses = accesses;
-        self.access_starts = starts;
-    }
-
-    fn find_accesses(&self, block: Block, step: Step, out: &mut Vec<Access>) {
-        let access = |value: Value, role| Access {
-            value: value.as_u32(),
-            role,
-            file: self.shape(value.as_u32()).file as u8,
-            lives: false,
-            dies: false,
-        };
-        let Some(op) = self.op(block, step) else {
-            let inst = step.inst().unwrap_or(Inst::NONE);
-            let operands = self.function.operands(inst).iter();
-            let value = |vreg: VReg| Value::from_u32(vreg.as_u32());
-            out.extend(operands.map(|o| access(value(o.vreg), o.role)));
-            return;
-        };
-        if !step.constrained {
-            op.for_each_access(self.function, |v, role| out.push(access(v, role)));
-            return;
-        }
-        let seated = self.seated(block, step).iter();
-        out.extend(seated.map(|(_, from)| access(*from, Role::Use)));
-        op.for_each_access(self.function, |v, role| {
-            if self.link_of(v.as_u32()).is_none() && self.pin(v.as_u32()).is_none() {
-                out.push(access(v, role));
-            }
-        });
-        let unseated = self.unseated(block, step).iter();
-        out.extend(unseated.map(|(to, _)| access(*to, Role::Def)));
-    }
-
     /// Where `value` is for good, if it is pinned.
     #[inline]
     pub fn pin(&self, value: u32) -> Option<usize> {
@@ -592,41 +420,6 @@ impl<'a> Code<'a> {
     }
 }
 
-impl Step {
-    /// The instruction, if it is one.
-    pub fn inst(self) -> Option<Inst> {
-        (self.inst != NONE).then(|| Inst::from_u32(self.inst))
-    }
-}
-
-/// Tells of the accesses of a step what is read after it. `live` has, by value, `now` where it
-/// is live behind the step, and in the end where it is live before.
-fn step_back(accesses: &mut [Access], live: &mut [u32], now: u32) {
-    for access in accesses.iter_mut() {
-        access.lives = live[access.value as usize] == now;
-    }
-    for access in accesses.iter().filter(|a| a.role.writes()) {
-        live[access.value as usize] = 0;
-    }
-    let mut rewrites = false;
-    for access in accesses.iter_mut().filter(|a| a.role == Role::Use) {
-        let before = &mut live[access.value as usize];
-        access.dies = *before != now;
-        rewrites |= access.dies && access.lives;
-        *before = now;
-    }
-    for access in accesses.iter().filter(|a| a.role == Role::UseDef) {
-        live[access.value as usize] = now;
-    }
-    if rewrites {
-        // What is written in place lives on, whoever else reads it.
-        for at in 0..accesses.len() {
-            let value = accesses[at].value;
-            accesses[at].dies &= !accesses[at].lives || is_rewritten(accesses, value);
-        }
-    }
-}
-
 impl Cfg for Code<'_> {
     fn block_count(&self) -> usize {
         Code::block_count(self)
@@ -673,12 +466,6 @@ impl Points for Code<'_> {
                 .map(|&(_, arg)| Value::from_u32(arg))
         })
     }
-}
-
-/// Whether a step writes `value` anew.
-pub(super) fn is_rewritten(accesses: &[Access], value: u32) -> bool {
-    let is_written = |a: &Access| matches!(a.role, Role::Def | Role::EarlyDef);
-    accesses.iter().any(|a| a.value == value && is_written(a))
 }
 
 /// Whether `value` is a pinned virtual register.

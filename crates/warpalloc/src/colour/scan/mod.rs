@@ -20,6 +20,7 @@ mod edges;
 mod entry;
 mod fragments;
 mod inserted;
+mod items;
 mod moves;
 mod next_use;
 mod pick;
@@ -30,6 +31,7 @@ mod recolour;
 mod remat;
 mod share;
 mod spill;
+mod steps;
 mod stores;
 #[cfg(test)]
 mod tests;

@@ -65,7 +65,7 @@ impl Cfg for Function {
     }
 
     fn successors(&self, block: Block) -> impl Iterator<Item = Block> + '_ {
-        self.succs(block).iter().map(|edge| edge.block)
+        self.succ_blocks(block).iter().copied()
     }
 
     fn predecessors(&self, block: Block) -> impl Iterator<Item = Block> + '_ {

@@ -337,8 +337,8 @@ impl Builder {
         let function = Function {
             name: self.name,
             convention: self.convention,
+            table: Table::of(&insts, &self.vregs, &blocks),
             blocks,
-            table: Table::of(&insts, &self.vregs),
             insts,
             block_of,
             operands: self.operands,

@@ -89,7 +89,7 @@ impl Function {
             new.block_of.resize(end as usize, block);
             new.blocks[block].insts = first..end;
         }
-        new.table = Table::of(&new.insts, &new.vregs);
+        new.table = Table::of(&new.insts, &new.vregs, &new.blocks);
         (new, stands)
     }
 

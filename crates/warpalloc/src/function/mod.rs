@@ -264,9 +264,15 @@ impl Function {
         &self.block(block).succs
     }
 
+    /// Where the edges of `block` lead, in the terminator's order.
+    #[inline]
+    pub(crate) fn succ_blocks(&self, block: Block) -> &[Block] {
+        self.table.succs(block)
+    }
+
     /// Blocks with an edge to `block`, once per edge, in ascending order.
     pub fn preds(&self, block: Block) -> &[Block] {
-        &self.block(block).preds
+        self.table.preds(block)
     }
 
     /// The instructions of `block` in code order.
@@ -274,16 +280,15 @@ impl Function {
         &self,
         block: Block,
     ) -> impl DoubleEndedIterator<Item = Inst> + ExactSizeIterator + use<> {
-        let range = &self.block(block).insts;
-        (range.start..range.end).map(|i| Inst::new(i as usize))
+        self.table.insts(block).map(Inst::new)
     }
 
     /// The instruction that ends `block`; [`Inst::NONE`] if that has none.
     pub fn terminator(&self, block: Block) -> Inst {
-        let range = &self.block(block).insts;
+        let range = self.table.insts(block);
         match range.is_empty() {
             true => Inst::NONE,
-            false => Inst::new(range.end as usize - 1),
+            false => Inst::new(range.end - 1),
         }
     }
 

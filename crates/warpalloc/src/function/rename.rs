@@ -23,7 +23,7 @@ impl Function {
             .values()
             .map(|&vreg| self.vreg(vreg).clone())
             .collect();
-        function.table = Table::of(&function.insts, &function.vregs);
+        function.table = Table::of(&function.insts, &function.vregs, &function.blocks);
         for (operand, &name) in function.operands.iter_mut().zip(&names.operands) {
             operand.vreg = name;
         }

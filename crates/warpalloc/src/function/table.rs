@@ -1,7 +1,8 @@
-//! What passes over all code ask of each instruction, side by side: a description of an
-//! instruction fills a cache line, and most passes want a few bits of it.
+//! What passes over all code ask of each instruction and block, side by side: a description of
+//! an instruction fills a cache line, and that of a block several, where most passes want a few
+//! bits.
 
-use super::{Clobbers, Effect, Inst, InstInfo, Kind, VReg, VRegInfo};
+use super::{Block, BlockInfo, Clobbers, Effect, Inst, InstInfo, Kind, VReg, VRegInfo};
 use crate::target::Class;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use std::ops::Range;
@@ -63,6 +64,47 @@ impl Traits {
     }
 }
 
+/// Rows of `T`, one for each index.
+#[derive(Clone, Debug, PartialEq)]
+struct Lists<T> {
+    starts: Vec<u32>,
+    items: Vec<T>,
+}
+
+impl<T> Default for Lists<T> {
+    fn default() -> Lists<T> {
+        Lists {
+            starts: Vec::new(),
+            items: Vec::new(),
+        }
+    }
+}
+
+impl<T> Lists<T> {
+    fn of<I: Iterator<Item = T>>(rows: impl Iterator<Item = I>) -> Lists<T> {
+        let (mut starts, mut items) = (vec![0], Vec::new());
+        for row in rows {
+            items.extend(row);
+            starts.push(items.len() as u32);
+        }
+        Lists { starts, items }
+    }
+
+    #[inline]
+    fn row(&self, index: usize) -> &[T] {
+        &self.items[range(&self.starts, index)]
+    }
+}
+
+/// From one start to the next; nothing beyond the last.
+#[inline]
+fn range(starts: &[u32], index: usize) -> Range<usize> {
+    match starts.get(index..index + 2) {
+        Some(&[start, end]) => start as usize..end as usize,
+        _ => 0..0,
+    }
+}
+
 /// The table of a finished function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Table {
@@ -71,12 +113,25 @@ pub(super) struct Table {
     traits: Vec<Traits>,
     /// By virtual register.
     classes: Vec<Class>,
+    /// Where the instructions of each block begin, which stand in the order of blocks.
+    block_starts: Vec<u32>,
+    succs: Lists<Block>,
+    preds: Lists<Block>,
     pub has_pinned: bool,
     pub has_hints: bool,
 }
 
 impl Table {
-    pub fn of(insts: &PrimaryMap<Inst, InstInfo>, vregs: &PrimaryMap<VReg, VRegInfo>) -> Table {
+    pub fn of(
+        insts: &PrimaryMap<Inst, InstInfo>,
+        vregs: &PrimaryMap<VReg, VRegInfo>,
+        blocks: &PrimaryMap<Block, BlockInfo>,
+    ) -> Table {
+        let mut block_starts = vec![0];
+        for info in blocks.values() {
+            debug_assert_eq!(block_starts.last(), Some(&info.insts.start));
+            block_starts.push(info.insts.end);
+        }
         let mut starts = Vec::with_capacity(insts.len() + 1);
         starts.push(0);
         for info in insts.values() {
@@ -87,6 +142,9 @@ impl Table {
             starts,
             traits: insts.values().map(Traits::of).collect(),
             classes: vregs.values().map(|info| info.class).collect(),
+            block_starts,
+            succs: Lists::of(blocks.values().map(|b| b.succs.iter().map(|e| e.block))),
+            preds: Lists::of(blocks.values().map(|b| b.preds.iter().copied())),
             has_pinned: vregs.values().any(|info| info.pinned),
             has_hints: vregs.values().any(|info| info.hint.is_some()),
         }
@@ -94,10 +152,22 @@ impl Table {
 
     #[inline]
     pub fn operands(&self, inst: Inst) -> Range<usize> {
-        match self.starts.get(inst.index()..inst.index() + 2) {
-            Some(&[start, end]) => start as usize..end as usize,
-            _ => 0..0,
-        }
+        range(&self.starts, inst.index())
+    }
+
+    #[inline]
+    pub fn insts(&self, block: Block) -> Range<usize> {
+        range(&self.block_starts, block.index())
+    }
+
+    #[inline]
+    pub fn succs(&self, block: Block) -> &[Block] {
+        self.succs.row(block.index())
+    }
+
+    #[inline]
+    pub fn preds(&self, block: Block) -> &[Block] {
+        self.preds.row(block.index())
     }
 
     #[inline]

@@ -95,7 +95,7 @@ impl Build<'_> {
             }
             self.program.blocks.push(ProgramBlock {
                 ops,
-                succs: function.succs(block).iter().map(|e| e.block).collect(),
+                succs: function.succ_blocks(block).iter().copied().collect(),
                 preds: function.preds(block).iter().copied().collect(),
                 edge: None,
             });

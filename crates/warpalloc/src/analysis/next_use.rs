@@ -276,7 +276,10 @@ impl<C: Code> Solver<'_, C> {
                 false => 0,
             };
             for &(value, distance) in self.entry.row(succ) {
-                let distance = later(cost, distance);
+                let distance = match cost {
+                    0 => distance,
+                    cost => later(cost, distance),
+                };
                 self.nearest[value.index()] = self.nearest[value.index()].min(distance);
             }
         }

@@ -135,6 +135,11 @@ impl<V: EntityRef + Ord> Liveness<V> {
         self.sets.live_in.items().iter().map(Bits::count).sum()
     }
 
+    /// How many elements all live-out sets have together.
+    pub(crate) fn live_out_total(&self) -> usize {
+        self.sets.live_out.items().iter().map(Bits::count).sum()
+    }
+
     pub(crate) fn live_in_bits(&self, block: Block) -> &[Bits] {
         self.sets.live_in.row(block)
     }

@@ -32,6 +32,11 @@ pub(super) fn assign<const W: usize>(
     let blocks = code.block_count();
     let unknown = PReg::new(File::MAIN, 0);
     let congruence = Congruence::find(code);
+    // Where nothing is spilled, everything live is in a register.
+    let [entering, leaving] = match plan {
+        None => code.live_totals(),
+        Some(_) => [0; 2],
+    };
     let mut assigner = Assigner::<W> {
         code,
         plan,
@@ -64,8 +69,8 @@ pub(super) fn assign<const W: usize>(
             registers: vec![unknown; code.function.operand_count()],
             edits: Vec::new(),
             deleted: code.program.deleted.clone(),
-            entry: Lists::new(blocks),
-            exit: Lists::new(blocks),
+            entry: Lists::with_capacity(blocks, entering),
+            exit: Lists::with_capacity(blocks, leaving),
             continues: vec![NONE; blocks],
             copies: Vec::new(),
             inserted: Inserted::Unknown,

@@ -383,6 +383,12 @@ impl<'a> Code<'a> {
         live.filter(|&v| self.pin(v).is_none())
     }
 
+    /// How many values live into blocks, and out of them, in all.
+    pub fn live_totals(&self) -> [usize; 2] {
+        let entering = self.liveness.live_in_total() + self.params.len();
+        [entering, self.liveness.live_out_total()]
+    }
+
     /// The parameters of `block` that are ever read.
     pub fn params(&self, block: Block) -> &[u32] {
         let start = self.param_starts[block.index()] as usize;

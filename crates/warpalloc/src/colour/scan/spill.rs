@@ -70,9 +70,21 @@ impl<T> Lists<T> {
         }
     }
 
+    /// No lists yet, with room for `items` in all.
+    pub fn with_capacity(blocks: usize, items: usize) -> Lists<T> {
+        Lists {
+            items: Vec::with_capacity(items),
+            ..Lists::new(blocks)
+        }
+    }
+
     pub fn of(&self, block: Block) -> &[T] {
+        &self.items[self.range(block)]
+    }
+
+    fn range(&self, block: Block) -> Range<usize> {
         let range = &self.ranges[block.index()];
-        &self.items[range.start as usize..range.end as usize]
+        range.start as usize..range.end as usize
     }
 
     /// Adds the list of `block`.
@@ -180,8 +192,8 @@ impl Spiller<'_> {
         self.frequency = code.frequencies.block(block) as f32;
         // What comes before the code of a block on an edge has no place of its own.
         let has_place = code.program.blocks[block].edge.is_none();
-        for at in 0..self.plan.entry.of(block).len() {
-            let Resident { value, clean } = self.plan.entry.of(block)[at];
+        for at in self.plan.entry.range(block) {
+            let Resident { value, clean } = self.plan.entry.items[at];
             self.insert(value);
             self.clean[value as usize] = clean;
             self.untouched[value as usize] = has_place;

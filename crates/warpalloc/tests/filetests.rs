@@ -2,12 +2,16 @@
 //!
 //! A file of `tests/filetests` begins with lines `; run: SETTINGS`. Settings are options and
 //! knobs by their names, `R=8` and the like for budgets, `preset=NAME` and `sm=NUMBER` for the
-//! target (`hardware` and 90 unless said otherwise). A comment states the rule, and one
+//! target (`hardware` and 90 unless said otherwise; `amd` is the machine of the examples, with a
+//! budget `v=8`). A comment states the rule, and one
 //! function in the text format follows. Below, each run has a line `---- SETTINGS` and what
 //! comes out of it: a line of statistics and the allocated function, or the error.
 //!
 //! `WARPALLOC_UPDATE=1 cargo test -p warpalloc --test filetests` writes what comes out into
 //! the files; the difference is for a person to read.
+
+#[path = "../examples/targets/amd.rs"]
+mod amd;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,12 +32,18 @@ fn case(input: &str, settings: &str) -> Result<Case, String> {
         match setting.split_once('=') {
             Some(("preset", name)) => preset = name,
             Some(("sm", number)) => sm = number,
-            Some(("R" | "P" | "UR" | "UP", _)) => budgets += &format!(" {setting}"),
+            Some(("R" | "P" | "UR" | "UP" | "v", _)) => budgets += &format!(" {setting}"),
             _ => options += &format!(" {setting}"),
         }
     }
-    let head = format!("target {preset} sm_{sm}{budgets}\noptions{options}\n");
-    text::parse(&format!("{head}{input}")).map_err(|error| error.to_string())
+    let target = match preset {
+        "amd" => preset.to_owned(),
+        _ => format!("{preset} sm_{sm}"),
+    };
+    let head = format!("target {target}{budgets}\noptions{options}\n");
+    let machines = amd::target(256).map_err(|error| error.to_string())?;
+    let case = text::parse_for(&format!("{head}{input}"), &[machines]);
+    case.map_err(|error| error.to_string())
 }
 
 /// What happened, in one line.

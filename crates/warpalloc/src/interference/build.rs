@@ -197,8 +197,11 @@ impl Build<'_> {
     fn condition(&mut self, part: &CopiedPart) {
         let class = |v: Value| self.program.values[v].class;
         if class(part.to) == class(part.from) && part.distance == 0 {
-            // Registers of one class coincide or are apart: no condition is needed.
-            return;
+            let info = self.target.class(class(part.to));
+            if info.align >= info.width {
+                // Registers of such a class coincide or are apart: no condition is needed.
+                return;
+            }
         }
         let (key, distance) = if part.to < part.from {
             ((part.to, part.from), part.distance)

@@ -8,8 +8,9 @@
 //! *Copies.* A copy does not by itself make its two sides interfere: right after it both
 //! hold the same contents. The edge is not added at the copy; other points may still make
 //! them interfere. Where a copy packs or unpacks, a wide value may sit on a
-//! narrow one only so that the matching parts coincide: such an edge is *conditional* and
-//! carries the one distance at which the two may overlap.
+//! narrow one only so that the matching parts coincide, and so may a tuple and its copy where
+//! tuples of their class can overlap in part: such an edge is *conditional* and carries the
+//! one distance at which the two may overlap.
 //!
 //! *Clobbers.* The registers that an instruction clobbers become forbidden units of every
 //! value that is live across it.

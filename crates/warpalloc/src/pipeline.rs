@@ -30,7 +30,7 @@ use crate::colour::{
 use crate::cycles::AddedCycles;
 use crate::emit::emit;
 use crate::error::Error;
-use crate::frame::{self, spill_space};
+use crate::frame::{self, callee_saves, spill_space};
 use crate::function::{Convention, Function, Inst};
 use crate::ir::{Facts, Program};
 use crate::memory_operands;
@@ -72,7 +72,11 @@ pub(crate) fn allocate(
         .saturating_sub(options.frame_base as usize);
     let rest = target.clone().with_budget(File::MAIN, rest);
     let colourer = &mut *colour::colourer(options);
-    Pipeline::new(function, liveness, &rest, options, scratch).run(colourer)
+    let pipeline = Pipeline::new(function, liveness, &rest, options, scratch);
+    let mut allocation = pipeline.run(colourer)?;
+    callee_saves::save_beyond(function, target, &rest, &mut allocation);
+    frame::within_limit(target, allocation.frame)?;
+    Ok(allocation)
 }
 
 /// Allocates a function whose operands may be in memory.

@@ -215,6 +215,14 @@ fn cut(segments: &[Segment]) -> Vec<Segment> {
     parts
 }
 
+/// What a unit holds of `segment` beside what it held `before`. Around a constrained step, the
+/// result of a tied operand begins where the input has not ended, and may end first; neither
+/// moves, and the unit's segments stay in order by their ends as well.
+fn behind(before: Option<&Segment>, segment: Segment) -> Option<Segment> {
+    let start = before.map_or(segment.start, |before| segment.start.max(before.end));
+    (start < segment.end).then_some(Segment { start, ..segment })
+}
+
 impl<'a> Recolouring<'a> {
     fn new(
         code: &'a Code<'a>,
@@ -257,7 +265,10 @@ impl<'a> Recolouring<'a> {
         let mut held: Vec<Vec<Segment>> = lists.collect();
         for segment in &parts {
             let (_, _, lists) = lists_of(segment);
-            lists.for_each(|list| held[list].push(*segment));
+            for list in lists {
+                let left = behind(held[list].last(), *segment);
+                held[list].extend(left);
+            }
         }
         let segments = parts.iter().map(|s| (s.fragment, (s.start, s.end)));
         Recolouring {
@@ -672,5 +683,29 @@ fn write_down(code: &Code, assigned: &mut Assigned) {
         if moves {
             *continues = NONE;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A result that is tied to the value of a longer segment and never read, one that outlives
+    /// its input by a step, and one that begins behind all of these.
+    #[test]
+    fn what_a_unit_holds_is_in_order_by_its_ends() {
+        let spans = [(2, 20), (8, 10), (18, 26), (26, 30)];
+        let mut held: Vec<Segment> = Vec::new();
+        for (fragment, (start, end)) in (0..).zip(spans) {
+            let segment = Segment {
+                fragment,
+                start,
+                end,
+            };
+            held.extend(behind(held.last(), segment));
+        }
+        let held = held.iter().map(|s| (s.fragment, s.start, s.end));
+        let expected = [(0, 2, 20), (2, 20, 26), (3, 26, 30)];
+        assert!(held.eq(expected));
     }
 }

@@ -170,7 +170,7 @@ impl<const W: usize> Assigner<'_, W> {
     /// Writes down where the block leaves what is live behind it.
     fn leave(&mut self, block: Block) {
         let mut located = std::mem::take(&mut self.located);
-        let end = 2 * self.now + 3;
+        let end = 2 * self.now + 4;
         self.code.live_out(block).for_each(|value| {
             if self.is_held(value) || self.is_intact(value) {
                 let fragment = self.fragment[value as usize];

@@ -43,8 +43,8 @@ impl Assigned {
     #[inline]
     pub fn resume(&mut self, fragment: u32, start: u32) {
         let at = &mut self.fragments[fragment as usize].segment;
-        // Nothing lies between the end of a block and the start of the next.
-        if self.segments[*at as usize].end + 1 < start {
+        // A block ends where the next one begins.
+        if self.segments[*at as usize].end < start {
             *at = self.segments.len() as u32;
             self.segments.push(Segment {
                 fragment,

@@ -634,7 +634,8 @@ impl<'a> Recolouring<'a> {
                 let list = self.list(file, from, start);
                 let held = &mut self.held[list];
                 let place = held.partition_point(|s| s.start < start);
-                held.remove(place);
+                let removed = held.remove(place);
+                debug_assert_eq!(removed.fragment, fragment);
                 parts.push((self.list(file, to, start), segment));
             }
         }

@@ -2,15 +2,15 @@
 //!
 //! On each edge, first values are stored whose slot has to be current, and arguments of
 //! parameters that live in memory; then all registers move at once; then values come back
-//! from memory. A parameter in memory whose argument is in memory too passes through a
-//! register. Where one parameter's slot is overwritten and another one's argument is read
-//! from it, what is read is set aside first.
+//! from memory.
+
+mod fills;
 
 use super::code::{Code, Edge, NOWHERE};
 use super::fragments::Assigned;
 use super::moves::push_moves;
 use super::spill::Plan;
-use super::stores::{Exits, Stores, class};
+use super::stores::{Exits, Stores};
 use crate::allocation::{Edit, Point, SlotAddr};
 use crate::cleanup::Inserted;
 use crate::function::{Block, Convention, Inst};
@@ -19,12 +19,21 @@ use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
 /// Where a value comes from on an edge.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Source {
     Register(PReg),
     Slot(SlotAddr),
     Computed(Inst),
 }
+
+impl Source {
+    fn is_slot(self, slot: SlotAddr) -> bool {
+        self == Source::Slot(slot)
+    }
+}
+
+/// Registers that are loaded once the registers have moved: from where, and how wide.
+type Fetches = SmallVec<[(PReg, Source, usize); 8]>;
 
 /// Adds the code of every edge to what was assigned.
 pub(super) fn connect(
@@ -98,7 +107,7 @@ impl Connector<'_> {
         let params = code.params(edge.to);
         let pairs = code.pairs(edge);
         let mut moves: SmallVec<[(PReg, PReg, usize); 8]> = SmallVec::new();
-        let mut fetches: SmallVec<[(PReg, Source, usize); 8]> = SmallVec::new();
+        let mut fetches = Fetches::new();
         let moving = match continues {
             true => &[],
             false => assigned.entry.of(edge.to),
@@ -141,187 +150,6 @@ impl Connector<'_> {
         for (to, source, width) in fetches {
             fetch(code, to, source, width, out);
         }
-    }
-
-    /// Fills the slots of parameters that arrive in memory.
-    fn parameters_in_memory(
-        &mut self,
-        plan: &Plan,
-        edge: &Edge,
-        assigned: &Assigned,
-        fetches: &mut [(PReg, Source, usize)],
-        out: &mut Vec<Edit>,
-    ) {
-        let code = self.code;
-        let in_memory = plan.in_memory.of(edge.to);
-        let mut fills: SmallVec<[(u32, SlotAddr, Source); 4]> = SmallVec::new();
-        for &(param, arg) in code.pairs(edge) {
-            let Some(to) = self
-                .stores
-                .slot(param)
-                .filter(|_| in_memory.contains(&param))
-            else {
-                continue;
-            };
-            let slot = self.stores.slot(arg);
-            let clean = self.stores.at_definition(arg) || self.exits.is_clean(arg);
-            match self.source(arg) {
-                Some(Source::Slot(from)) if from == to => {}
-                // The argument is in memory already, and in the right place.
-                Some(Source::Register(_)) if slot == Some(to) && clean => {}
-                Some(source) => fills.push((param, to, source)),
-                None => {}
-            }
-        }
-        if fills.is_empty() {
-            return;
-        }
-        let overwritten: SmallVec<[SlotAddr; 4]> = fills.iter().map(|f| f.1).collect();
-        let mut aside = 0;
-        let mut saved: SmallVec<[(SlotAddr, SlotAddr); 4]> = SmallVec::new();
-        let reads = fills
-            .iter_mut()
-            .map(|f| (code.shape(f.0).width, f.0, &mut f.2));
-        let reads: Vec<_> = reads.collect();
-        for (width, param, source) in reads {
-            self.set_aside(
-                edge,
-                assigned,
-                (width, param),
-                source,
-                &overwritten,
-                &mut aside,
-                &mut saved,
-                out,
-            );
-        }
-        for (to, source, width) in fetches.iter_mut() {
-            if let Source::Slot(slot) = *source
-                && overwritten.contains(&slot)
-            {
-                let value = self.value_of_width(*width, to.file);
-                self.set_aside(
-                    edge,
-                    assigned,
-                    (*width, value),
-                    source,
-                    &overwritten,
-                    &mut aside,
-                    &mut saved,
-                    out,
-                );
-            }
-        }
-        for (param, to, source) in fills {
-            let width = code.shape(param).width;
-            match source {
-                Source::Register(from) => out.push(Edit::Store {
-                    to,
-                    from,
-                    width: width as u8,
-                }),
-                source => self.through_register(edge, assigned, param, to, source, out),
-            }
-        }
-    }
-
-    /// A parameter or argument of that width, for its class.
-    fn value_of_width(&self, width: usize, file: File) -> u32 {
-        let count = self.code.value_count() as u32;
-        let is_alike = |&v: &u32| {
-            let shape = self.code.shape(v);
-            shape.width == width && shape.file == file.index()
-        };
-        (0..count).find(is_alike).unwrap_or(0)
-    }
-
-    /// Reads what a fill is about to overwrite from elsewhere.
-    #[expect(clippy::too_many_arguments)]
-    fn set_aside(
-        &mut self,
-        edge: &Edge,
-        assigned: &Assigned,
-        (_, value): (usize, u32),
-        source: &mut Source,
-        overwritten: &[SlotAddr],
-        aside: &mut usize,
-        saved: &mut SmallVec<[(SlotAddr, SlotAddr); 4]>,
-        out: &mut Vec<Edit>,
-    ) {
-        let Source::Slot(slot) = *source else {
-            return;
-        };
-        if !overwritten.contains(&slot) {
-            return;
-        }
-        let known = saved.iter().find(|s| s.0 == slot).map(|s| s.1);
-        let shadow = known.unwrap_or_else(|| {
-            let bytes = self.code.target.spill_bytes(class(self.code, value));
-            let shadow = self.stores.shadow(bytes, *aside);
-            *aside += 1;
-            self.through_register(edge, assigned, value, shadow, *source, out);
-            saved.push((slot, shadow));
-            shadow
-        });
-        *source = Source::Slot(shadow);
-    }
-
-    /// Copies what `source` holds to the slot `to`, in a register of the class of `value`
-    /// that is free before the registers move, or else freed for the time.
-    fn through_register(
-        &mut self,
-        edge: &Edge,
-        assigned: &Assigned,
-        value: u32,
-        to: SlotAddr,
-        source: Source,
-        out: &mut Vec<Edit>,
-    ) {
-        let code = self.code;
-        let shape = code.shape(value);
-        let exit = assigned.exit.of(edge.from);
-        let in_the_way = |start: usize| {
-            exit.iter().filter(move |&&(v, fragment)| {
-                let other = code.shape(v);
-                let at = assigned.unit(fragment) as usize;
-                other.file == shape.file && at < start + shape.width && start < at + other.width
-            })
-        };
-        let last = code.units(shape.file).saturating_sub(shape.width);
-        let file = File::new(shape.file);
-        let is_open = |&start: &usize| {
-            let pinned = code.pinned_units();
-            !pinned.overlaps(code.target, PReg::new(file, start), shape.width)
-        };
-        let starts = (0..=last).step_by(shape.align).filter(is_open);
-        let Some(start) = starts.min_by_key(|&start| in_the_way(start).count()) else {
-            return;
-        };
-        let register = PReg::new(File::new(shape.file), start);
-        let mut back: SmallVec<[Edit; 4]> = SmallVec::new();
-        for (index, &(other, fragment)) in in_the_way(start).enumerate() {
-            let bytes = code.target.spill_bytes(class(code, other));
-            let slot = self.stores.shadow(bytes, usize::MAX / 2 + index);
-            let reg = self.register(other, assigned.unit(fragment));
-            let width = code.shape(other).width as u8;
-            out.push(Edit::Store {
-                to: slot,
-                from: reg,
-                width,
-            });
-            back.push(Edit::Reload {
-                to: reg,
-                from: slot,
-                width,
-            });
-        }
-        fetch(code, register, source, shape.width, out);
-        out.push(Edit::Store {
-            to,
-            from: register,
-            width: shape.width as u8,
-        });
-        out.extend(back);
     }
 
     /// A unit of the main file that nothing has before or after the registers move.

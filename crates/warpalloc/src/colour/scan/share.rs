@@ -2,8 +2,8 @@
 //!
 //! A parameter in memory whose argument is in memory costs nothing where both have the same
 //! slot. They may share one if they are never live at once. Each class of values that share
-//! keeps the stretches of code in which any of them is live; pairs are joined, those on the
-//! most frequent edges first, where the stretches are apart.
+//! keeps the stretches of code in which any of them is live; pairs are joined, those that are
+//! passed most often by all edges together first, where the stretches are apart.
 
 use super::code::{Access, Code};
 use crate::function::Block;
@@ -16,20 +16,11 @@ type Segment = (u32, u32);
 /// The representative of each value among those that share its slot.
 pub(super) fn share_slots(code: &Code, in_memory: &[bool]) -> Vec<u32> {
     let mut parent: Vec<u32> = (0..in_memory.len() as u32).collect();
-    let mut joins: Vec<(f64, u32, u32)> = Vec::new();
-    for edge in code.edges() {
-        let frequency = code.edge_frequency(edge);
-        for &(param, arg) in code.pairs(edge) {
-            if param != arg && in_memory[param as usize] && in_memory[arg as usize] {
-                joins.push((frequency, param, arg));
-            }
-        }
-    }
+    let joins = joins(code, in_memory);
     if joins.is_empty() {
         return parent;
     }
     let mut stretches = stretches(code, &joins);
-    joins.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (_, param, arg) in joins {
         let (a, b) = (root(&mut parent, param), root(&mut parent, arg));
         if a == b {
@@ -46,6 +37,28 @@ pub(super) fn share_slots(code: &Code, in_memory: &[bool]) -> Vec<u32> {
         parent[value as usize] = root(&mut parent, value);
     }
     parent
+}
+
+/// Parameters and arguments in memory, with how often an edge passes one to the other, most
+/// often first.
+fn joins(code: &Code, in_memory: &[bool]) -> Vec<(f64, u32, u32)> {
+    let mut joins: Vec<(f64, u32, u32)> = Vec::new();
+    for edge in code.edges() {
+        let frequency = code.edge_frequency(edge);
+        for &(param, arg) in code.pairs(edge) {
+            if param != arg && in_memory[param as usize] && in_memory[arg as usize] {
+                joins.push((frequency, param, arg));
+            }
+        }
+    }
+    joins.sort_by_key(|&(_, param, arg)| (param, arg));
+    joins.dedup_by(|next, first| {
+        let is_same = (first.1, first.2) == (next.1, next.2);
+        first.0 += if is_same { next.0 } else { 0.0 };
+        is_same
+    });
+    joins.sort_by(|a, b| b.0.total_cmp(&a.0));
+    joins
 }
 
 fn root(parent: &mut [u32], mut value: u32) -> u32 {
@@ -142,6 +155,29 @@ mod tests {
                 use v3 : write
                 bra -> block4
             block4:
+                exit : exit",
+        );
+        assert_eq!(share_slots(&code(&case), &[true; 4]), [0, 1, 2, 1]);
+    }
+
+    /// One edge passes `v0` more often than any other passes `v1`, but two pass `v1`.
+    #[test]
+    fn a_parameter_shares_with_the_argument_that_most_edges_pass() {
+        let case = case(
+            8,
+            "block0 freq 10:
+                v0:r32, v1:r32, v2:pred = a : read
+                brp v2 -> block1, block2
+            block1 freq 6:
+                brp v2 -> block3, block4
+            block2 freq 4:
+                bra -> block5(v0)
+            block3 freq 3:
+                bra -> block5(v1)
+            block4 freq 3:
+                bra -> block5(v1)
+            block5(v3:r32) freq 10:
+                use v3 : write
                 exit : exit",
         );
         assert_eq!(share_slots(&code(&case), &[true; 4]), [0, 1, 2, 1]);

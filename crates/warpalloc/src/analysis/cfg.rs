@@ -55,7 +55,8 @@ pub trait Code: Cfg {
     /// What each incoming edge gives a value.
     fn parameters(&self, block: Block) -> impl Iterator<Item = Self::Value> + '_;
 
-    /// What the edges of `block` pass on, edge after edge.
+    /// What the edges of `block` pass on, edge after edge: an argument for each parameter of
+    /// the successor.
     fn arguments(&self, block: Block) -> impl Iterator<Item = Self::Value> + '_;
 }
 

@@ -9,13 +9,14 @@
 //! ```text
 //! entry(b, v) = i                          if instruction i of b is the first to read v
 //!             = length(b) + exit(b, v)     if b does not mention v
-//! exit(b, v)  = 0                          if an edge of b passes v
-//!             = min over edges b → s of entry(s, v) + (LOOP_EXIT if the edge leaves a loop)
+//! exit(b, v)  = min over edges b → s of entry(s, w) + (LOOP_EXIT if the edge leaves a loop),
+//!               where w is v or a parameter of s that the edge passes v to
 //! ```
 //!
-//! for the values live there, which are those with a next use. The equations describe
-//! shortest paths; starting from [`NEVER`] a worklist in post-order lowers the distances
-//! until they hold.
+//! for the values live there, which are those with a next use: what is passed to a parameter
+//! waits for the use of that parameter, and what is passed on but never read is as far away
+//! as can be. The equations describe shortest paths; starting from [`NEVER`] a worklist in
+//! post-order lowers the distances until they hold.
 
 use super::rows::Rows;
 use super::{Code, Liveness, Loops, Order};
@@ -44,17 +45,16 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         loops: &Loops,
         liveness: &Liveness<V>,
     ) -> NextUses<V> {
-        let entry = first_reads(code, liveness);
-        let passes_through = |&(_, distance): &(V, u32)| distance == NEVER;
+        let [entry, params] = first_reads(code, liveness);
         let mut solver = Solver {
             code,
             loops,
-            passing: entry.items().iter().map(passes_through).collect(),
-            entry,
+            entry: Distances::new(entry),
+            params: Distances::new(params),
             nearest: nowhere(code.value_count()),
         };
         solver.iterate(order);
-        let items = solver.entry.items().len();
+        let items = solver.entry.rows.items().len();
         let mut exit = Rows::with_capacity(code.block_count(), items, &Scratch::default());
         let mut row = Vec::new();
         for block in code.all_blocks() {
@@ -67,7 +67,7 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
             solver.clear_ahead(block);
         }
         NextUses {
-            entry: solver.entry,
+            entry: solver.entry.rows,
             exit,
         }
     }
@@ -182,52 +182,89 @@ fn later(steps: u32, distance: u32) -> u32 {
     }
 }
 
-/// For each value live into a block, the index of the first instruction that reads it
-/// there, the block's length if only its edges do, [`NEVER`] if it passes through.
+/// The distance of a parameter whose contents are overwritten unread.
+const OVERWRITTEN: u32 = NEVER - 1;
+
+/// For each value live into a block, and for each of its parameters, the index of the first
+/// instruction that reads it there, [`NEVER`] if it passes through.
 fn first_reads<V: EntityRef + Ord + Send + 'static>(
     code: &impl Code<Value = V>,
     liveness: &Liveness<V>,
-) -> Rows<Block, (V, u32)> {
+) -> [Rows<Block, (V, u32)>; 2] {
     let mut first = nowhere(code.value_count());
     let items = liveness.live_in_total();
-    let mut rows = Rows::with_capacity(code.block_count(), items, &Scratch::default());
+    let mut entry = Rows::with_capacity(code.block_count(), items, &Scratch::default());
+    let mut params = Rows::with_capacity(code.block_count(), 0, &Scratch::default());
     let mut row = Vec::new();
     for block in code.all_blocks() {
-        let mut length = 0;
         for (index, point) in code.points(block).enumerate() {
             for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {
-                first[value.index()] = first[value.index()].min(index as u32);
+                if first[value.index()] == NEVER {
+                    first[value.index()] = index as u32;
+                }
             }
-            length = index as u32 + 1;
-        }
-        for value in code.arguments(block) {
-            first[value.index()] = first[value.index()].min(length);
+            for (value, _) in code.accesses(point).filter(|(_, role)| role.writes()) {
+                if first[value.index()] == NEVER {
+                    first[value.index()] = OVERWRITTEN;
+                }
+            }
         }
         let live = liveness
             .live_in(block)
             .map(|value| (value, first[value.index()]));
         fill(&mut row, live);
-        rows.push(&row);
+        entry.push(&row);
+        row.clear();
+        row.extend(
+            code.parameters(block)
+                .map(|value| (value, first[value.index()])),
+        );
+        params.push(&row);
         for point in code.points(block) {
             for (value, _) in code.accesses(point) {
                 first[value.index()] = NEVER;
             }
         }
-        for value in code.arguments(block) {
-            first[value.index()] = NEVER;
-        }
     }
-    rows
+    [entry, params]
+}
+
+/// The distances at the start of each block so far.
+struct Distances<V> {
+    rows: Rows<Block, (V, u32)>,
+    /// By item, whether no instruction of the block mentions the value: the other distances do
+    /// not change.
+    passing: Vec<bool>,
+}
+
+impl<V: EntityRef + Send + 'static> Distances<V> {
+    fn new(rows: Rows<Block, (V, u32)>) -> Distances<V> {
+        let passes_through = |&(_, distance): &(V, u32)| distance == NEVER;
+        let passing = rows.items().iter().map(passes_through).collect();
+        Distances { rows, passing }
+    }
+
+    /// Updates the values that pass through a block of that `length`; says whether any fell.
+    fn update(&mut self, block: Block, length: u32, at_end: &[u32]) -> bool {
+        let mut changed = false;
+        let passing = &self.passing[self.rows.range(block)];
+        for ((value, distance), &passes) in self.rows.row_mut(block).iter_mut().zip(passing) {
+            if passes {
+                let new = later(length, at_end[value.index()]);
+                changed |= new != *distance;
+                *distance = new;
+            }
+        }
+        changed
+    }
 }
 
 struct Solver<'a, C: Code> {
     code: &'a C,
     loops: &'a Loops,
-    /// Distances so far.
-    entry: Rows<Block, (C::Value, u32)>,
-    /// By item of `entry`, whether the block does not mention the value: the other distances
-    /// do not change.
-    passing: Vec<bool>,
+    /// Of the values live into blocks, and of the parameters of blocks.
+    entry: Distances<C::Value>,
+    params: Distances<C::Value>,
     /// Distances at the end of the block at hand.
     nearest: Vec<u32>,
 }
@@ -255,42 +292,36 @@ impl<C: Code> Solver<'_, C> {
     fn update(&mut self, block: Block) -> bool {
         self.look_ahead(block);
         let length = self.code.points(block).count() as u32;
-        let mut changed = false;
-        let passing = &self.passing[self.entry.range(block)];
-        for ((value, distance), &passes) in self.entry.row_mut(block).iter_mut().zip(passing) {
-            if passes {
-                let new = later(length, self.nearest[value.index()]);
-                changed |= new != *distance;
-                *distance = new;
-            }
-        }
+        let changed = self.entry.update(block, length, &self.nearest)
+            | self.params.update(block, length, &self.nearest);
         self.clear_ahead(block);
         changed
     }
 
     /// Gathers the distances at the end of `block`.
     fn look_ahead(&mut self, block: Block) {
+        let mut arguments = self.code.arguments(block);
         for succ in self.code.successors(block) {
             let cost = match self.loops.leaves_loop(block, succ) {
                 true => LOOP_EXIT,
                 false => 0,
             };
-            for &(value, distance) in self.entry.row(succ) {
-                let distance = match cost {
-                    0 => distance,
-                    cost => later(cost, distance),
-                };
+            for &(value, distance) in self.entry.rows.row(succ) {
+                let distance = later(cost, distance);
                 self.nearest[value.index()] = self.nearest[value.index()].min(distance);
             }
-        }
-        for value in self.code.arguments(block) {
-            self.nearest[value.index()] = 0;
+            for &(_, distance) in self.params.rows.row(succ) {
+                let Some(value) = arguments.next() else { break };
+                // An argument is live even where its parameter is not.
+                let distance = later(cost, distance).min(NEVER - 1);
+                self.nearest[value.index()] = self.nearest[value.index()].min(distance);
+            }
         }
     }
 
     fn clear_ahead(&mut self, block: Block) {
         for succ in self.code.successors(block) {
-            for &(value, _) in self.entry.row(succ) {
+            for &(value, _) in self.entry.rows.row(succ) {
                 self.nearest[value.index()] = NEVER;
             }
         }

@@ -76,6 +76,17 @@ impl NextUse {
         self.notes[self.notes.len() - 1 - at]
     }
 
+    /// Leaves `block` at its start.
+    pub fn turn_back(&mut self, code: &Code, block: Block) {
+        self.notes.clear();
+        for number in code.steps(block) {
+            for access in code.accesses(number) {
+                self.next[access.value as usize] = NEVER;
+            }
+        }
+        self.leave();
+    }
+
     /// Leaves the block at its end.
     pub fn leave(&mut self) {
         for value in self.ahead.drain(..) {

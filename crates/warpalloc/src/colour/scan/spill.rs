@@ -150,11 +150,16 @@ pub(super) fn spill(
     };
     let mut entries = EntrySets::new(code, pressure);
     for &block in code.order.all() {
-        let exit = distances.exit(block).iter();
-        spiller
-            .next
-            .enter(code, block, exit.map(|&(v, d)| (v.as_u32(), d)));
+        let exit = distances.exit(block);
+        spiller.enter(block, exit);
         entries.choose(code, rooms, block, &spiller.next, &mut spiller.plan);
+        if code.edges()[code.outgoing(block)]
+            .iter()
+            .any(|e| e.to == block)
+        {
+            spiller.next.turn_back(code, block);
+            spiller.enter(block, exit);
+        }
         spiller.block(block)?;
     }
     Ok(spiller.plan)
@@ -182,6 +187,34 @@ struct Spiller<'a> {
 }
 
 impl Spiller<'_> {
+    /// Looks ahead from the start of `block`. What a back edge passes to a parameter that is in
+    /// a register is needed in one at the edge, wherever the parameter is read. Other arguments
+    /// count as twice as near as the parameter's use, because the slot of the parameter is
+    /// stored to if they are outside registers.
+    fn enter(&mut self, block: Block, exit: &[(Value, u32)]) {
+        let code = self.code;
+        let mut passed: SmallVec<[(u32, bool); 16]> = SmallVec::new();
+        for edge in &code.edges()[code.outgoing(block)] {
+            let entry = self.plan.entry.of(edge.to);
+            let is_resident = |param: u32| entry.iter().any(|r| r.value == param);
+            let pairs = code.pairs(edge).iter();
+            passed.extend(pairs.map(|&(param, arg)| (arg, !is_resident(param))));
+        }
+        passed.sort_unstable();
+        passed.dedup_by_key(|p| p.0);
+        let ahead = exit.iter().map(|&(value, distance)| {
+            let value = value.as_u32();
+            let at = passed.binary_search_by_key(&value, |p| p.0);
+            let distance = match at.map(|at| passed[at].1) {
+                Ok(false) => 0,
+                Ok(true) => distance / 2,
+                Err(_) => distance,
+            };
+            (value, distance)
+        });
+        self.next.enter(code, block, ahead);
+    }
+
     fn block(&mut self, block: Block) -> Result<(), usize> {
         let code = self.code;
         for &value in &self.in_registers {

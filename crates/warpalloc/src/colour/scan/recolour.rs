@@ -13,6 +13,8 @@
 //! opened. In the place of an interference graph, the segments that each unit holds stand in
 //! order, in chunks of the code, so that a change costs no more in long code.
 
+mod cycles;
+
 use super::code::{Code, FILES, NONE};
 use super::fragments::{Assigned, Fragment, Segment};
 use crate::allocation::Edit;
@@ -63,9 +65,7 @@ pub(super) fn recolour(code: &Code, last: &[u32], assigned: &mut Assigned) {
             break;
         }
     }
-    for edge in edges {
-        is_changed |= recolouring.open_cycles(&moves[edge]);
-    }
+    is_changed |= recolouring.open_cycles(&moves, &edges);
     if is_changed {
         write_down(code, assigned);
     }
@@ -459,69 +459,6 @@ impl<'a> Recolouring<'a> {
             }
         }
         lost
-    }
-
-    /// Opens the cycles among the moves of one edge, each of which costs one move more than
-    /// it has: the source of one of its moves goes to another register.
-    fn open_cycles(&mut self, moves: &[Affinity]) -> bool {
-        let mut is_changed = false;
-        loop {
-            let on_cycles = self.on_cycles(moves);
-            let mut moves_on = on_cycles.iter();
-            if !moves_on.any(|&(weight, _, from)| self.open_cycle(moves, weight, from)) {
-                return is_changed;
-            }
-            is_changed = true;
-        }
-    }
-
-    /// Moves `from` to a register that no move of the edge writes, where others of these moves
-    /// stay where they are.
-    fn open_cycle(&mut self, moves: &[Affinity], weight: f32, from: u32) -> bool {
-        let (file, here) = (self.file(from), self.of(from).unit);
-        let units = self.used[file];
-        units.iter().map(|unit| unit as u16).any(|unit| {
-            let is_written = |m: &Affinity| self.of(m.1).unit == unit && self.file(m.1) == file;
-            if moves.iter().any(is_written)
-                || !self.find_chain(from, unit, false)
-                || self.gain(here, unit) + weight <= LEAST
-            {
-                return false;
-            }
-            let stays = |fragment: u32| self.stamps[fragment as usize] != self.stamp;
-            if !moves
-                .iter()
-                .all(|m| stays(m.1) && (stays(m.2) || m.2 == from))
-            {
-                return false;
-            }
-            self.exchange(here, unit);
-            true
-        })
-    }
-
-    /// The moves of an edge that are part of a cycle.
-    fn on_cycles(&self, moves: &[Affinity]) -> SmallVec<[Affinity; 4]> {
-        let place = |fragment: u32| (self.file(fragment), self.of(fragment).unit);
-        let open: SmallVec<[Affinity; 16]> = moves
-            .iter()
-            .copied()
-            .filter(|&(_, to, from)| place(to) != place(from))
-            .collect();
-        let is_on_cycle = |&&(_, to, from): &&Affinity| {
-            let mut at = from;
-            for _ in 0..open.len() {
-                if place(at) == place(to) {
-                    return true;
-                }
-                match open.iter().find(|m| place(m.1) == place(at)) {
-                    Some(before) => at = before.2,
-                    None => return false,
-                }
-            }
-            false
-        };
-        open.iter().filter(is_on_cycle).copied().collect()
     }
 
     fn file(&self, fragment: u32) -> usize {

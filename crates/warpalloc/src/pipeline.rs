@@ -151,7 +151,7 @@ impl<'a> Pipeline<'a> {
 
     /// The rewrites that all attempts share.
     fn prepare(&self, hoist: bool) -> Result<Base<'a>, Error> {
-        let base = self.build(None, hoist)?;
+        let base = self.build(None, hoist, None)?;
         self.scheduled(base, hoist)
     }
 
@@ -164,8 +164,8 @@ impl<'a> Pipeline<'a> {
         let order = self.order();
         clock.lap(&mut base.stats, "schedule");
         if let Some(order) = order {
-            let stats = base.stats;
-            base = self.build(Some(order.clone()), hoist)?;
+            let stats = std::mem::take(&mut base.stats);
+            base = self.build(Some(order.clone()), hoist, Some(base))?;
             base.stats.add_times(&stats);
         }
         Ok(base)
@@ -177,12 +177,22 @@ impl<'a> Pipeline<'a> {
             .get_or_init(|| schedule(self.function, self.target, self.liveness))
     }
 
-    fn build(&self, order: Option<Vec<Inst>>, hoist: bool) -> Result<Base<'a>, Error> {
+    /// The program in an `order`, of which another is `known`. Instructions move within their
+    /// blocks, so that nothing differs where these meet.
+    fn build(
+        &self,
+        order: Option<Vec<Inst>>,
+        hoist: bool,
+        known: Option<Base<'a>>,
+    ) -> Result<Base<'a>, Error> {
         let mut stats = self.stats();
         let mut clock = Clock::start();
         let mut program = Program::new(self.function, self.target, order)?;
         clock.lap(&mut stats, "build");
-        let mut facts = Facts::of_fresh(&program, self.liveness, self.scratch);
+        let mut facts = match known {
+            Some(known) if known.hoisted.is_empty() => known.problem.facts.clone(),
+            _ => Facts::of_fresh(&program, self.liveness, self.scratch),
+        };
         clock.lap(&mut stats, "analyse");
         stats.values = program.values.len() as u32;
         let knobs = &self.options.knobs;
@@ -210,7 +220,11 @@ impl<'a> Pipeline<'a> {
         let mut stats = base.stats.clone();
         // It walks over the function's own code.
         let is_off = !self.options.briggs.rematerialise || self.options.strategy == Strategy::Scan;
-        if is_off || !base.problem.is_over_budget(&mut stats) {
+        let may_run_again = |inst| self.function.inst(inst).remat.is_some();
+        if is_off
+            || !self.function.insts().any(may_run_again)
+            || !base.problem.is_over_budget(&mut stats)
+        {
             return None;
         }
         let mut clock = Clock::start();

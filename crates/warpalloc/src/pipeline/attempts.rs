@@ -65,7 +65,7 @@ impl<'a> Pipeline<'a> {
             return Ok(None);
         }
         let (first, _) = attempts(self.options);
-        let mut base = self.build(None, first.hoist)?;
+        let mut base = self.build(None, first.hoist, None)?;
         // What must be in memory must be so in any order, and where others are computed at their
         // readers.
         if must_spill(&base.problem, Positions::Boundaries, &mut base.stats) {

@@ -81,6 +81,18 @@ impl<K: EntityRef, T: Copy + Send + 'static> Rows<K, T> {
         }
     }
 
+    /// The same lists of what becomes of their items, in memory of `scratch`.
+    pub fn filter_mapped(&self, scratch: &Scratch, change: impl Fn(T) -> Option<T>) -> Rows<K, T> {
+        let keys = self.starts.len() - 1;
+        let mut rows = Rows::with_capacity(keys, self.items.len(), scratch);
+        for key in (0..keys).map(K::new) {
+            let changed = self.row(key).iter().filter_map(|&item| change(item));
+            rows.items.extend(changed);
+            rows.starts.push(rows.items.len() as u32);
+        }
+        rows
+    }
+
     /// Lists that stand one after the other in `items`: that of key `k` from `starts[k]` up to
     /// `starts[k + 1]`.
     pub fn from_parts(starts: Vec<u32>, items: Vec<T>) -> Rows<K, T> {

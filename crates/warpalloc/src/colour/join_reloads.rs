@@ -69,7 +69,7 @@ fn settle(
         if !choice.values.iter().all(is_piece) {
             return None;
         }
-        joined.rewrite(|program, facts| spiller.spill(program, facts, &choice));
+        joined.spill(spiller, &choice);
     }
     None
 }

@@ -6,6 +6,7 @@ use crate::interference::Interference;
 use crate::ir::{Facts, LiveRanges, Program};
 use crate::options::Options;
 use crate::scratch::Scratch;
+use crate::spill::{SpillChoice, SpillCounts, Spiller};
 use crate::stats::{Clock, Stats};
 use crate::target::{File, Target};
 use cranelift_entity::PrimaryMap;
@@ -55,6 +56,22 @@ impl<'a> Problem<'a> {
     pub fn rewritable(&self) -> Problem<'a> {
         let (program, facts) = (self.program.clone(), self.facts.clone());
         Problem::new(program, facts, self.target, self.options, self.scratch)
+    }
+
+    /// Spills the values of `choice`. Where these go to memory, and spill code lives around
+    /// single operations, nothing differs between blocks but that they are gone.
+    pub fn spill(&mut self, spiller: &mut Spiller, choice: &SpillChoice) -> SpillCounts {
+        let counts = spiller.spill(&mut self.program, &self.facts, choice);
+        if !spiller.is_local(choice) {
+            self.analyse();
+            return counts;
+        }
+        self.recycle();
+        let is_gone = |value| choice.values.binary_search(&value).is_ok();
+        let liveness = self.facts.liveness.without(is_gone, self.scratch);
+        let mut stale = std::mem::replace(&mut self.facts.liveness, liveness);
+        stale.recycle(self.scratch);
+        counts
     }
 
     /// Changes the program and analyses it anew.

@@ -98,7 +98,7 @@ pub(crate) fn colour_until_done<'p, 'a>(
             }
         };
         let problem = problem.to_mut();
-        let counts = problem.rewrite(|program, facts| spiller.spill(program, facts, &choice));
+        let counts = problem.spill(spiller, &choice);
         stats.spilled += counts.memory + counts.carried;
         stats.rematerialised += counts.recomputed;
         clock.lap(stats, "spill");

@@ -22,7 +22,7 @@ mod tests;
 
 use crate::ir::Value;
 pub(crate) use rewrite::carrier_class;
-pub use rewrite::{Home, Spiller};
+pub use rewrite::{Home, SpillCounts, Spiller};
 
 /// What to spill.
 #[derive(Clone, Debug, Default)]

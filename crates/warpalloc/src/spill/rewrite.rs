@@ -117,6 +117,12 @@ impl<'t> Spiller<'t> {
         counts
     }
 
+    /// Whether all that was made of `choice` is slots, and pieces around single operations.
+    pub fn is_local(&self, choice: &SpillChoice) -> bool {
+        let in_memory = |&value: &Value| matches!(self.homes[value], Some(Home::Slot(_)));
+        !self.policy.lazy_reload && choice.values.iter().all(in_memory)
+    }
+
     /// Joins the pieces of spilled values where registers allow it; returns how many
     /// reloads that saved. Facts and live ranges are those of `program`.
     pub fn join(&mut self, program: &mut Program, facts: &Facts, ranges: &LiveRanges) -> u32 {

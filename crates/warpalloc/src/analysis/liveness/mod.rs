@@ -97,6 +97,28 @@ impl<V: EntityRef + Ord> Liveness<V> {
         }
     }
 
+    /// The same sets without the values that are `gone`, in memory of `scratch`. The code may
+    /// have more values by now, if each of them lives and dies within a block.
+    pub(crate) fn without(&self, is_gone: impl Fn(V) -> bool, scratch: &Scratch) -> Liveness<V>
+    where
+        V: Send + 'static,
+    {
+        let sets = &*self.sets;
+        let left = self.wanted(|value| !is_gone(V::new(value as usize)));
+        let thinned = |rows: &Rows<Block, Bits>| {
+            rows.filter_mapped(scratch, |Bits { word, bits }| {
+                let bits = bits & left[word as usize];
+                (bits != 0).then_some(Bits { word, bits })
+            })
+        };
+        Liveness::around(Sets {
+            shared: scratch.collected(sets.shared.iter().copied()),
+            numbers: scratch.collected(sets.numbers.iter().copied()),
+            live_in: thinned(&sets.live_in),
+            live_out: thinned(&sets.live_out),
+        })
+    }
+
     /// The same sets for code that has the same values under another type.
     pub(crate) fn renamed<U: EntityRef + Ord>(&self) -> Liveness<U> {
         Liveness {
@@ -295,3 +317,33 @@ impl<V: EntityRef> Iterator for Live<'_, V> {
 }
 
 impl<V: EntityRef> ExactSizeIterator for Live<'_, V> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    /// What is spilled to memory is live between blocks no more, and nothing else changes.
+    #[test]
+    fn values_that_are_gone_leave_the_others_where_they_were() {
+        let case = text::parse(
+            "target hardware sm_90
+             kernel f {
+             block0:
+                 v0:r32, v1:r32, v2:r32 = load : read
+                 bra -> block1
+             block1:
+                 use v0, v1 : write
+                 use v2 : write
+                 exit : exit write
+             }",
+        )
+        .unwrap();
+        let liveness = Liveness::compute(&case.function);
+        let left = liveness.without(|v: VReg| v.index() == 1, &Scratch::default());
+        let body = case.function.blocks().nth(1).unwrap();
+        let live: Vec<usize> = left.live_in(body).map(|v| v.index()).collect();
+        assert_eq!(live, [0, 2]);
+        assert!(!left.is_live_in(body, VReg::new(1)) && left.is_live_in(body, VReg::new(2)));
+    }
+}

@@ -557,13 +557,14 @@ impl Plan {
             let piece = spiller.piece(program, value);
             debug_assert_eq!(piece, expected);
         }
-        let mut saved = 0;
+        let (mut saved, mut has_lost_reader) = (0, false);
         for block in program.blocks.keys() {
             let ops = std::mem::take(&mut program.blocks[block].ops);
             let positions = ranges.base(block) as usize..;
             let kept = ops.into_iter().zip(positions).filter_map(|(op, position)| {
                 let gone = self.removed.contains(position);
                 saved += gone as u32;
+                has_lost_reader |= gone && !matches!(op, Op::Reload { .. });
                 (!gone).then_some(op)
             });
             program.blocks[block].ops = kept.collect();
@@ -576,7 +577,9 @@ impl Plan {
             saved = saved.saturating_sub(1);
         }
         self.rename(program);
-        remove_unread_fetches(spiller, program);
+        if has_lost_reader {
+            remove_unread_fetches(spiller, program);
+        }
         saved
     }
 

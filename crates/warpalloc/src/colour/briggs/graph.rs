@@ -305,11 +305,9 @@ impl<'a> Graph<'a> {
         let shape = self.nodes[body.index()].shape;
         let by_body = self.squeeze.blocking(shape);
         let seat_of = |edge: Edge| seats[edge.value.index()].expand();
-        if let [member] = members[..]
-            && self.values[member.value.index()] == shape
-        {
+        if let Some(value) = self.only_value(body) {
             // One value blocks as much as its body may, whichever it interferes with.
-            for edge in self.interference.edges(member.value) {
+            for edge in self.interference.edges(value) {
                 let Some(other) = seat_of(edge) else {
                     continue;
                 };
@@ -346,6 +344,15 @@ impl<'a> Graph<'a> {
             *blocked = (*blocked).min(u32::from(by_body[node.shape.index()]));
             node.degree += *blocked;
         }
+    }
+
+    /// The value of `body`, if it is one that blocks as much as its body may.
+    fn only_value(&self, body: BodyId) -> Option<Value> {
+        let [member] = self.bodies.get(body).members[..] else {
+            return None;
+        };
+        let shape = self.nodes[body.index()].shape;
+        (self.values[member.value.index()] == shape).then_some(member.value)
     }
 
     /// The body of every value whose body is in the graph and has no place yet.
@@ -437,11 +444,33 @@ impl<'a> Graph<'a> {
             self.visits += row.len() as u64;
             let entries = rows.entries[row].iter().copied();
             out.extend(entries.filter(|&(id, _)| is_active(id)));
+        } else if let Some(value) = self.only_value(body) {
+            self.burdened_by_value(body, value, out);
         } else {
             let mut around = std::mem::take(&mut self.around);
             self.neighbours(body, &mut around);
             out.extend(around.iter().map(|n| (n.body, n.suffers)));
             self.around = around;
+        }
+    }
+
+    /// The same for a body of one `value`, which blocks as much of a neighbour however many of
+    /// its values it interferes with.
+    fn burdened_by_value(&mut self, body: BodyId, value: Value, out: &mut Vec<(BodyId, u32)>) {
+        self.epoch += 1;
+        self.visits += self.bodies.get(body).edges as u64;
+        let shape = self.nodes[body.index()].shape;
+        let by_body = self.squeeze.blocking(shape);
+        for edge in self.interference.edges(value) {
+            let Some(other) = self.bodies.of(edge.value) else {
+                continue;
+            };
+            let node = &self.nodes[other.index()];
+            let mark = &mut self.marks[other.index()].0;
+            if node.status == Status::Active && *mark != self.epoch {
+                *mark = self.epoch;
+                out.push((other, u32::from(by_body[node.shape.index()])));
+            }
         }
     }
 

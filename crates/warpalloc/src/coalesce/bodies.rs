@@ -95,8 +95,9 @@ impl Bodies {
         let count = program.values.len();
         let mut bodies = Bodies {
             bodies: PrimaryMap::from(scratch.take(count)),
-            seats: SecondaryMap::with_capacity(count),
+            seats: SecondaryMap::new(),
         };
+        bodies.seats.resize(count);
         let starts = ClassStarts::new(target);
         for link in &program.links {
             bodies.add_link(program, target, interference, &starts, link);

@@ -59,6 +59,7 @@ pub fn spill_costs(
     let memory = target.memory(Space::Local);
     let latency = memory.map_or(1.0, |memory| memory.latency(live_bytes) as f32);
     let mut costs = SecondaryMap::with_default(0.0);
+    costs.resize(program.values.len());
     for (value, info) in program.values.iter() {
         let tally = &tally[value.index()];
         let cost = tally.defs * tally.uses * latency * tally.loop_factor();

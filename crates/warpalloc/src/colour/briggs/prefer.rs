@@ -57,6 +57,7 @@ impl<'a> Preferences<'a> {
             moves_of[mv.from].push(id);
         }
         let mut files = SecondaryMap::new();
+        files.resize(program.values.len());
         let mut used = vec![0; target.files().len()];
         for (value, info) in program.values.iter() {
             let file = target.class(info.class).file.index();

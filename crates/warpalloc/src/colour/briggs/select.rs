@@ -283,7 +283,8 @@ impl Select<'_, '_> {
     }
 
     fn finish(self, program: &Program) -> Selected {
-        let mut colours = SecondaryMap::with_capacity(program.values.len());
+        let mut colours = SecondaryMap::new();
+        colours.resize(program.values.len());
         for (value, info) in program.values.iter() {
             let unit = self.units[value.index()];
             let file = self.target.class(info.class).file;

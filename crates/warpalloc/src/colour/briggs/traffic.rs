@@ -79,7 +79,8 @@ pub(super) fn memory_traffic(
         }
     }
     let remat = rematerialised(problem, ranges, file);
-    let mut cycles = SecondaryMap::with_capacity(program.values.len());
+    let mut cycles = SecondaryMap::new();
+    cycles.resize(program.values.len());
     for (value, tally) in program.values.keys().zip(tallies) {
         let inst = remat
             .instruction(value)

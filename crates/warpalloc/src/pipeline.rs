@@ -24,8 +24,8 @@ use crate::analysis::{Liveness, live_through_calls};
 use crate::cleanup::{self, CleanupCounts, Code, Inserted, legal_moves};
 use crate::colour::scan::Walk;
 use crate::colour::{
-    self, Attempt, Coloured, Colourer, FrameUse, Join, Problem, colour_until_done, count_copies,
-    join_late, shrink,
+    self, Attempt, Coloured, Colourer, FrameUse, Held, Join, Problem, colour_until_done,
+    count_copies, join_late, shrink,
 };
 use crate::cycles::AddedCycles;
 use crate::emit::emit;
@@ -116,6 +116,13 @@ struct Base<'a> {
     /// Instructions whose results are computed before their loop.
     hoisted: Vec<Inst>,
     stats: Stats,
+}
+
+impl<'a> Base<'a> {
+    /// The same for one attempt among several.
+    fn shared(&self) -> (Held<'_, 'a>, &[Inst]) {
+        (Held::Shared(&self.problem), &self.hoisted)
+    }
 }
 
 impl<'a> Pipeline<'a> {
@@ -250,15 +257,16 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Splits, colours and spills until every value has a register, if that is possible.
+    /// Instructions that were `hoisted` are counted.
     fn colour(
         &self,
-        base: &Base<'a>,
+        (problem, hoisted): (Held<'_, 'a>, &[Inst]),
         attempt: Attempt,
         frame: FrameUse,
         colourer: &mut dyn Colourer,
         stats: &mut Stats,
     ) -> Result<Option<Allocation>, Error> {
-        let order = &base.problem.program.order;
+        let order = &problem.program.order;
         if self.options.strategy == Strategy::Scan
             && let Some(scan) = self.scan(order.clone(), stats)?
         {
@@ -272,16 +280,14 @@ impl<'a> Pipeline<'a> {
         trace!(
             "{attempt:?} of {}:\n{}",
             self.function.name(),
-            base.problem.program
+            problem.program
         );
-        let split = attempt.split.policy().map(|policy| {
-            let mut problem = base.problem.rewritable();
-            problem.rewrite(|program, facts| {
+        let mut problem = problem;
+        if let Some(policy) = attempt.split.policy() {
+            problem.to_mut().rewrite(|program, facts| {
                 split_long_values(program, self.target, facts, policy);
             });
-            problem
-        });
-        let problem = split.as_ref().unwrap_or(&base.problem);
+        }
         let Some(coloured) = colour_until_done(problem, colourer, frame, stats)? else {
             return Ok(None);
         };
@@ -290,16 +296,16 @@ impl<'a> Pipeline<'a> {
             _ => coloured,
         };
         let coloured = shrink(coloured, colourer, self.liveness, stats);
-        self.finish(base, coloured, std::mem::take(stats)).map(Some)
+        let mut allocation = self.emitted(coloured, std::mem::take(stats))?;
+        let inserted = self.inserted(&allocation);
+        self.clean_up(&mut allocation, inserted)?;
+        allocation.stats.hoisted = count_hoisted(&allocation, hoisted);
+        Ok(Some(allocation))
     }
 
-    /// Writes down an allocation whose every value has a register.
-    fn finish(
-        &self,
-        base: &Base,
-        coloured: Coloured,
-        mut stats: Stats,
-    ) -> Result<Allocation, Error> {
+    /// Writes down an allocation whose every value has a register. What coloured it goes before
+    /// anything else takes memory.
+    fn emitted(&self, coloured: Coloured, mut stats: Stats) -> Result<Allocation, Error> {
         let mut clock = Clock::start();
         count_copies(&coloured, &mut stats);
         let Coloured {
@@ -308,9 +314,6 @@ impl<'a> Pipeline<'a> {
         let space = spill_space(self.function, self.target, self.options).unwrap_or_default();
         let mut allocation = emit(&problem.program, self.target, space, &colours, stats)?;
         clock.lap(&mut allocation.stats, "emit");
-        let inserted = self.inserted(&allocation);
-        self.clean_up(&mut allocation, inserted)?;
-        allocation.stats.hoisted = count_hoisted(&allocation, &base.hoisted);
         Ok(allocation)
     }
 

@@ -21,7 +21,7 @@ pub(crate) use join_reloads::join_late;
 use must_spill::is_surely_over_budget;
 pub(crate) use must_spill::{Positions, must_spill};
 pub(crate) use problem::Problem;
-pub(crate) use rounds::{Coloured, FrameUse, colour_until_done, count_copies};
+pub(crate) use rounds::{Coloured, FrameUse, Held, colour_until_done, count_copies};
 pub(crate) use shrink::shrink;
 
 use crate::error::Error;

@@ -63,12 +63,11 @@ pub(crate) enum FrameUse {
 
 /// Colours and spills until every value has a register; nothing if that never happens.
 pub(crate) fn colour_until_done<'p, 'a>(
-    problem: &'p Problem<'a>,
+    mut problem: Held<'p, 'a>,
     colourer: &mut dyn Colourer,
     frame: FrameUse,
     stats: &mut Stats,
 ) -> Result<Option<Coloured<'p, 'a>>, Error> {
-    let mut problem = Held::Shared(problem);
     let mut spiller: Option<Spiller> = None;
     for _ in 0..colourer.max_rounds(problem.options) {
         let verdict = colourer.colour(&problem, stats)?;

@@ -3,7 +3,7 @@
 use super::{Base, Pipeline};
 use crate::allocation::{Allocation, Frame};
 use crate::colour::{
-    self, Attempt, Colourer, FrameUse, MAX_INSTS_TO_COMPARE, Positions, attempts, must_spill,
+    self, Attempt, Colourer, FrameUse, Held, MAX_INSTS_TO_COMPARE, Positions, attempts, must_spill,
 };
 use crate::cycles::AddedCycles;
 use crate::error::Error;
@@ -45,6 +45,9 @@ impl<'a> Pipeline<'a> {
     ) -> Result<Allocation, Error> {
         let (first, others) = attempts(self.options);
         let hoisting = self.prepare(first.hoist)?;
+        if self.function.inst_count() > MAX_INSTS_TO_COMPARE {
+            return self.only_attempt(hoisting, first, colourer);
+        }
         let mut best = self.attempt(&hoisting, first, colourer)?;
         if hoisting.hoisted.is_empty() || !best.is_improvable(self.function) {
             return self.try_rematerialised(hoisting, best, &others, colourer);
@@ -77,7 +80,8 @@ impl<'a> Pipeline<'a> {
         }
         let without_frame = |base: &Base<'a>, colourer: &mut dyn Colourer| {
             let stats = &mut base.stats.clone();
-            let allocation = self.colour(base, first, FrameUse::Refused, colourer, stats)?;
+            let allocation =
+                self.colour(base.shared(), first, FrameUse::Refused, colourer, stats)?;
             Ok::<_, Error>(allocation.filter(|a| a.frame == Frame::default()))
         };
         let plain = without_frame(&base, colourer)?;
@@ -147,6 +151,21 @@ impl<'a> Pipeline<'a> {
         Ok(best.allocation)
     }
 
+    /// The allocation of the first attempt, which may have all of `base`.
+    fn only_attempt(
+        &self,
+        base: Base<'a>,
+        attempt: Attempt,
+        colourer: &mut dyn Colourer,
+    ) -> Result<Allocation, Error> {
+        let mut stats = base.stats;
+        let given = (Held::Own(Box::new(base.problem)), &base.hoisted[..]);
+        match self.colour(given, attempt, FrameUse::Allowed, colourer, &mut stats)? {
+            Some(allocation) => Ok(allocation),
+            None => self.naive(stats),
+        }
+    }
+
     /// Allocates in one way, and where that fails, in memory.
     pub(super) fn attempt(
         &self,
@@ -155,7 +174,13 @@ impl<'a> Pipeline<'a> {
         colourer: &mut dyn Colourer,
     ) -> Result<Candidate, Error> {
         let mut stats = base.stats.clone();
-        let coloured = self.colour(base, attempt, FrameUse::Allowed, colourer, &mut stats)?;
+        let coloured = self.colour(
+            base.shared(),
+            attempt,
+            FrameUse::Allowed,
+            colourer,
+            &mut stats,
+        )?;
         let allocation = match coloured {
             Some(allocation) => allocation,
             None => self.naive(stats)?,
@@ -171,7 +196,13 @@ impl<'a> Pipeline<'a> {
         colourer: &mut dyn Colourer,
     ) -> Result<Option<Candidate>, Error> {
         let mut stats = base.stats.clone();
-        let coloured = self.colour(base, attempt, FrameUse::Allowed, colourer, &mut stats)?;
+        let coloured = self.colour(
+            base.shared(),
+            attempt,
+            FrameUse::Allowed,
+            colourer,
+            &mut stats,
+        )?;
         Ok(coloured.map(|allocation| Candidate::new(allocation, attempt)))
     }
 

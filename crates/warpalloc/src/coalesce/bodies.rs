@@ -177,15 +177,6 @@ impl Bodies {
         });
     }
 
-    /// The same bodies once more, in memory of `scratch`.
-    pub fn clone_in(&self, scratch: &Scratch) -> Bodies {
-        let bodies = scratch.collected(self.bodies.values().cloned());
-        Bodies {
-            bodies: PrimaryMap::from(bodies),
-            seats: self.seats.clone(),
-        }
-    }
-
     /// Leaves its memory to others.
     pub fn recycle(self, scratch: &Scratch) {
         scratch.give(Vec::from(self.bodies));

@@ -1,7 +1,7 @@
 //! What a colourer is given.
 
 use crate::analysis::Loops;
-use crate::coalesce::{self, Bodies, Move, MoveId};
+use crate::coalesce::{self, Move, MoveId};
 use crate::interference::Interference;
 use crate::ir::{Facts, LiveRanges, Program};
 use crate::options::Options;
@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 
 /// A program whose values need registers, and what is known of it.
 ///
-/// Live ranges, interference, moves and bodies are computed when they are first asked for,
+/// Live ranges, interference and moves are computed when they are first asked for,
 /// because not every strategy needs them. The program changes only through
 /// [`rewrite`](Problem::rewrite), which computes the facts anew, so that none is ever stale.
 pub(crate) struct Problem<'a> {
@@ -27,7 +27,6 @@ pub(crate) struct Problem<'a> {
     ranges: OnceCell<LiveRanges>,
     interference: OnceCell<Interference>,
     moves: OnceCell<PrimaryMap<MoveId, Move>>,
-    bodies: OnceCell<Bodies>,
 }
 
 impl<'a> Problem<'a> {
@@ -48,7 +47,6 @@ impl<'a> Problem<'a> {
             ranges: OnceCell::new(),
             interference: OnceCell::new(),
             moves: OnceCell::new(),
-            bodies: OnceCell::new(),
         }
     }
 
@@ -107,9 +105,6 @@ impl<'a> Problem<'a> {
         if let Some(interference) = self.interference.take() {
             interference.recycle(scratch);
         }
-        if let Some(bodies) = self.bodies.take() {
-            bodies.recycle(scratch);
-        }
     }
 
     /// The live range of every value.
@@ -140,14 +135,6 @@ impl<'a> Problem<'a> {
                 ..
             } = &self.facts;
             coalesce::moves(&self.program, self.target, liveness, frequencies)
-        })
-    }
-
-    /// Values that take their registers together, before anything is coalesced.
-    pub fn bodies(&self, stats: &mut Stats) -> &Bodies {
-        let interference = self.interference(stats);
-        timed(&self.bodies, stats, "graph", || {
-            Bodies::new(&self.program, self.target, interference, self.scratch)
         })
     }
 

@@ -181,7 +181,7 @@ impl<'a> Graph<'a> {
         program: &Program,
         target: &Target,
         interference: &'a Interference,
-        bodies: &Bodies,
+        bodies: Bodies,
         costs: &SecondaryMap<Value, f32>,
         limits: Limits,
         scratch: &'a Scratch,
@@ -220,7 +220,7 @@ impl<'a> Graph<'a> {
         let mut graph = Graph {
             interference,
             marks: scratch.filled((0, 0), nodes.len()),
-            bodies: bodies.clone_in(scratch),
+            bodies,
             squeeze,
             nodes,
             rows: None,
@@ -684,7 +684,8 @@ mod tests {
             let facts = Facts::of(&program);
             let problem = Problem::new(program, facts, &target, &options, &scratch);
             let stats = &mut stats.clone();
-            let (interference, bodies) = (problem.interference(stats), problem.bodies(stats));
+            let interference = problem.interference(stats);
+            let bodies = Bodies::new(&problem.program, &target, interference, &scratch);
             let limits = Limits {
                 factor: 0.8,
                 pressure: 0.8,
@@ -694,7 +695,7 @@ mod tests {
                 program,
                 &target,
                 interference,
-                bodies,
+                bodies.clone(),
                 &costs,
                 limits,
                 &scratch,

@@ -86,8 +86,7 @@ impl Colourer for Briggs {
             true => Vec::new(),
             false => {
                 let costs = look_ahead.as_ref().map_or(&costs, LookAhead::costs);
-                let bodies = problem.bodies(stats);
-                let selected = colour_once(problem, problem.target, bodies, costs, stats)?;
+                let selected = colour_once(problem, problem.target, costs, stats)?;
                 if selected.spilled.is_empty() {
                     return Ok(verdict(selected));
                 }
@@ -112,11 +111,8 @@ impl Colourer for Briggs {
         target: &Target,
         stats: &mut Stats,
     ) -> Result<Verdict, Error> {
-        let interference = problem.interference(stats);
-        let bodies = Bodies::new(&problem.program, target, interference, problem.scratch);
         let costs = Briggs::costs(problem);
-        let selected = colour_once(problem, target, &bodies, &costs, stats)?;
-        bodies.recycle(problem.scratch);
+        let selected = colour_once(problem, target, &costs, stats)?;
         Ok(verdict(selected))
     }
 
@@ -151,7 +147,6 @@ fn verdict(selected: Selected) -> Verdict {
 fn colour_once(
     problem: &Problem,
     target: &Target,
-    bodies: &Bodies,
     costs: &SecondaryMap<Value, f32>,
     stats: &mut Stats,
 ) -> Result<Selected, Error> {
@@ -168,11 +163,12 @@ fn colour_once(
         pressure: options.briggs.pressure_limit_on(target),
     };
     let scratch = problem.scratch;
+    let parts = || Bodies::new(program, target, interference, scratch);
     let graph = Graph::new(
         program,
         target,
         interference,
-        bodies,
+        parts(),
         costs,
         limits,
         scratch,
@@ -192,7 +188,7 @@ fn colour_once(
         program,
         target,
         &simplified.graph,
-        bodies,
+        &parts,
         &simplified.stack,
         costs,
         &mut preferences,
@@ -228,7 +224,8 @@ mod tests {
         let facts = Facts::of(&program);
         let problem = Problem::new(program, facts, target, &case.options, &scratch);
         let stats = &mut Stats::default();
-        let mut bodies = problem.bodies(stats).clone();
+        let interference = problem.interference(stats);
+        let mut bodies = Bodies::new(&problem.program, target, interference, &scratch);
         change(&mut bodies);
         let limits = Limits {
             factor: 1.0,
@@ -237,8 +234,8 @@ mod tests {
         let graph = Graph::new(
             &problem.program,
             target,
-            problem.interference(stats),
-            &bodies,
+            interference,
+            bodies.clone(),
             &SecondaryMap::with_default(1.0),
             limits,
             &scratch,

@@ -42,33 +42,22 @@ const EVICTIONS_PER_BODY: usize = 4;
 /// The price of evicting a body that cannot be spilled and must find another place.
 const PUSH: f64 = 1e12;
 
-/// Colours the bodies of `graph`, the last of `stack` first.
+/// Colours the bodies of `graph`, the last of `stack` first; `parts` makes them as they were
+/// before any merge.
 pub fn select<'a>(
     program: &Program,
     target: &'a Target,
     graph: &Graph<'a>,
-    parts: &'a Bodies,
+    parts: &'a dyn Fn() -> Bodies,
     stack: &[BodyId],
-    costs: &SecondaryMap<Value, f32>,
+    costs: &'a SecondaryMap<Value, f32>,
     preferences: &mut Preferences<'a>,
 ) -> Selected {
-    let cost = |members: &[Member]| members.iter().map(|m| f64::from(costs[m.value])).sum();
-    let part_costs: Vec<f64> = parts
-        .keys()
-        .map(|id| cost(&parts.get(id).members))
-        .collect();
-    let price = |(id, &cost): (BodyId, &f64)| match parts.get(id).fixed {
-        true => f64::INFINITY,
-        false if cost.is_finite() => cost,
-        false => PUSH,
-    };
-    let prices = parts.keys().zip(&part_costs).map(price).collect();
     let mut select = Select {
         target,
         interference: graph.interference,
-        parts,
-        part_costs,
-        prices,
+        make_parts: parts,
+        costs,
         preferences,
         units: vec![NOWHERE; program.values.len()],
         widths: program
@@ -76,11 +65,12 @@ pub fn select<'a>(
             .values()
             .map(|info| target.width(info.class) as u16)
             .collect(),
-        evictions_left: EVICTIONS_PER_BODY * parts.keys().len() + 64,
+        evictions_left: EVICTIONS_PER_BODY * graph.bodies.keys().len() + 64,
         spilled: Vec::new(),
         stuck: None,
         undone: 0,
     };
+    let mut parts = None;
     let is_fixed = |id: &BodyId| graph.bodies.get(*id).fixed;
     let fixed = graph.bodies.keys().filter(is_fixed);
     let fixed: Vec<BodyId> = fixed
@@ -89,7 +79,8 @@ pub fn select<'a>(
     for &id in fixed.iter().chain(stack.iter().rev()) {
         let body = graph.bodies.get(id);
         if !select.colour(&body.members, body.starts, body.file) {
-            select.take_apart(&body.members);
+            let parts = parts.get_or_insert_with(|| select.parts());
+            select.take_apart(parts, &body.members);
         }
     }
     select.finish(program)
@@ -98,15 +89,26 @@ pub fn select<'a>(
 /// The unit of a value that has no colour.
 const NOWHERE: u16 = u16::MAX;
 
+/// The bodies as they were before any merge.
+struct Parts {
+    bodies: Bodies,
+    /// What it costs that a part has no place; infinite where it must have one.
+    costs: Vec<f64>,
+    /// What evicting a part costs: its spill, or a price that grows each time.
+    prices: Vec<f64>,
+}
+
+impl Parts {
+    fn is_spillable(&self, part: BodyId) -> bool {
+        self.costs[part.index()].is_finite()
+    }
+}
+
 struct Select<'a, 'p> {
     target: &'a Target,
     interference: &'a Interference,
-    /// The bodies as they were before any merge.
-    parts: &'a Bodies,
-    /// What it costs that a part has no place; infinite where it must have one.
-    part_costs: Vec<f64>,
-    /// What evicting a part costs: its spill, or a price that grows each time.
-    prices: Vec<f64>,
+    make_parts: &'a dyn Fn() -> Bodies,
+    costs: &'a SecondaryMap<Value, f32>,
     preferences: &'p mut Preferences<'a>,
     /// First unit of each value.
     units: Vec<u16>,
@@ -190,60 +192,75 @@ impl Select<'_, '_> {
         Some((first, end, spared))
     }
 
+    /// The bodies before any merge, and what becomes of them.
+    fn parts(&self) -> Parts {
+        let bodies = (self.make_parts)();
+        let cost = |members: &[Member]| {
+            let costs = members.iter().map(|m| f64::from(self.costs[m.value]));
+            costs.sum()
+        };
+        let costs = bodies.keys().map(|id| cost(&bodies.get(id).members));
+        let costs: Vec<f64> = costs.collect();
+        let price = |(id, &cost): (BodyId, &f64)| match bodies.get(id).fixed {
+            true => f64::INFINITY,
+            false if cost.is_finite() => cost,
+            false => PUSH,
+        };
+        let prices = bodies.keys().zip(&costs).map(price).collect();
+        Parts {
+            bodies,
+            costs,
+            prices,
+        }
+    }
+
     /// Colours the parts of a merged body one by one, the most expensive first.
-    fn take_apart(&mut self, members: &[Member]) {
-        let mut parts: Vec<BodyId> = members
-            .iter()
-            .filter_map(|m| self.parts.of(m.value))
-            .collect();
-        parts.sort_unstable();
-        parts.dedup();
-        self.undone += (parts.len() > 1) as u32;
-        parts.sort_by(|&a, &b| self.part_costs[b.index()].total_cmp(&self.part_costs[a.index()]));
-        let mut waiting: VecDeque<BodyId> = parts.into();
+    fn take_apart(&mut self, parts: &mut Parts, members: &[Member]) {
+        let of_body = members.iter().filter_map(|m| parts.bodies.of(m.value));
+        let mut of_body: Vec<BodyId> = of_body.collect();
+        of_body.sort_unstable();
+        of_body.dedup();
+        self.undone += (of_body.len() > 1) as u32;
+        of_body.sort_by(|&a, &b| parts.costs[b.index()].total_cmp(&parts.costs[a.index()]));
+        let mut waiting: VecDeque<BodyId> = of_body.into();
         while let Some(part) = waiting.pop_front() {
-            self.place(part, &mut waiting);
+            self.place(parts, part, &mut waiting);
         }
     }
 
     /// Finds a place for `part`, spilling it or others if there is none. Evicted parts join
     /// the queue.
-    fn place(&mut self, part: BodyId, waiting: &mut VecDeque<BodyId>) {
-        let parts = self.parts;
-        let body = parts.get(part);
+    fn place(&mut self, parts: &mut Parts, part: BodyId, waiting: &mut VecDeque<BodyId>) {
+        let body = parts.bodies.get(part);
         if self.colour(&body.members, body.starts, body.file) {
             return;
         }
-        let own = self.part_costs[part.index()];
-        match self.cheapest_start(part) {
+        let own = parts.costs[part.index()];
+        match self.cheapest_start(parts, part) {
             Some((start, price)) if price < own && self.evictions_left > 0 => {
-                let victims = self.occupants(part, start);
+                let victims = self.occupants(parts, part, start);
                 self.evictions_left = self.evictions_left.saturating_sub(victims.len());
                 for victim in victims {
-                    if !self.is_spillable(victim) {
-                        self.prices[victim.index()] += PUSH;
+                    if !parts.is_spillable(victim) {
+                        parts.prices[victim.index()] += PUSH;
                     }
-                    for m in &parts.get(victim).members {
+                    for m in &parts.bodies.get(victim).members {
                         self.units[m.value.index()] = NOWHERE;
                     }
                     waiting.push_back(victim);
                 }
                 self.settle(&body.members, start);
             }
-            _ if self.is_spillable(part) => {
+            _ if parts.is_spillable(part) => {
                 self.spilled.extend(body.members.iter().map(|m| m.value));
             }
             _ => self.stuck = self.stuck.or(Some(body.members[0].value)),
         }
     }
 
-    fn is_spillable(&self, part: BodyId) -> bool {
-        self.part_costs[part.index()].is_finite()
-    }
-
     /// The start of `part` whose occupants are cheapest to evict, and their price.
-    fn cheapest_start(&self, part: BodyId) -> Option<(usize, f64)> {
-        let body = self.parts.get(part);
+    fn cheapest_start(&self, parts: &Parts, part: BodyId) -> Option<(usize, f64)> {
+        let body = parts.bodies.get(part);
         let units = self.target.file(body.file).units;
         let mut prices = vec![0.0f64; units];
         for m in &body.members {
@@ -251,10 +268,10 @@ impl Select<'_, '_> {
                 let Some((first, end, spared)) = self.blocked(m, edge) else {
                     continue;
                 };
-                let Some(occupant) = self.parts.of(edge.value) else {
+                let Some(occupant) = parts.bodies.of(edge.value) else {
                     continue;
                 };
-                let price = self.prices[occupant.index()];
+                let price = parts.prices[occupant.index()];
                 let range = first.max(0) as usize..(end.max(0) as usize).min(units);
                 for start in range.filter(|&start| spared != Some(start)) {
                     prices[start] += price;
@@ -267,15 +284,15 @@ impl Select<'_, '_> {
     }
 
     /// The parts that interfere with `part` at `start`.
-    fn occupants(&self, part: BodyId, start: usize) -> BTreeSet<BodyId> {
+    fn occupants(&self, parts: &Parts, part: BodyId, start: usize) -> BTreeSet<BodyId> {
         let mut found = BTreeSet::new();
-        for m in &self.parts.get(part).members {
+        for m in &parts.bodies.get(part).members {
             for edge in self.interference.edges(m.value) {
                 let Some((first, end, spared)) = self.blocked(m, edge) else {
                     continue;
                 };
                 if (first..end).contains(&(start as i32)) && spared != Some(start) {
-                    found.extend(self.parts.of(edge.value));
+                    found.extend(parts.bodies.of(edge.value));
                 }
             }
         }
@@ -333,7 +350,7 @@ mod tests {
                 program,
                 target,
                 &graph,
-                parts,
+                &|| parts.clone(),
                 &stack,
                 &costs,
                 &mut preferences,

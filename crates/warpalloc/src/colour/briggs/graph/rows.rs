@@ -1,0 +1,204 @@
+//! Degrees, and the edges of bodies written down while they are counted.
+//!
+//! Once the merges that ask for no degree are made, most graphs see no other: counting degrees
+//! then writes down which body burdens which by how much, and taking the graph apart reads
+//! that row by row. The first merge after that throws the rows away.
+
+use super::{Graph, Status};
+use crate::coalesce::BodyId;
+use crate::interference::Edge;
+use crate::ir::Value;
+use cranelift_entity::EntityRef;
+use cranelift_entity::packed_option::PackedOption;
+
+/// More edges are not written down a second time, body by body: they take twice the memory of
+/// the edges between values.
+const MAX_EDGES_WRITTEN_DOWN: usize = 4 << 20;
+
+/// For each body its neighbours and what it adds to their degrees.
+pub(super) struct BodyRows {
+    /// `starts[b]..starts[b + 1]` are the entries of body `b`.
+    starts: Vec<u32>,
+    entries: Vec<(BodyId, u32)>,
+}
+
+/// The edges that were written down, lent out for one body.
+pub struct TakenRow {
+    rows: BodyRows,
+    row: std::ops::Range<usize>,
+}
+
+impl TakenRow {
+    /// Its neighbours, each with what the body adds to its degree.
+    pub fn entries(&self) -> &[(BodyId, u32)] {
+        &self.rows.entries[self.row.clone()]
+    }
+}
+
+impl Graph<'_> {
+    /// Counts every degree from scratch: once the merges that ask for no degree are made.
+    pub fn count_degrees(&mut self) {
+        let is_active = |&body: &BodyId| self.status(body) == Status::Active;
+        let edges = self.bodies.keys().filter(is_active);
+        let edges: usize = edges.map(|body| self.bodies.get(body).edges).sum();
+        let is_kept = edges <= MAX_EDGES_WRITTEN_DOWN;
+        let mut rows = BodyRows {
+            starts: self.scratch.take(self.nodes.len() + 1),
+            entries: self.scratch.take(if is_kept { edges } else { 0 }),
+        };
+        let seats = self.active_seats();
+        for body in self.bodies.keys() {
+            rows.starts.push(rows.entries.len() as u32);
+            if self.status(body) == Status::Active {
+                self.count_burdens(body, &seats, &mut rows.entries);
+            }
+            if !is_kept {
+                rows.entries.clear();
+            }
+        }
+        rows.starts.push(rows.entries.len() as u32);
+        self.scratch.give(seats);
+        self.rows = Some(rows);
+        if !is_kept {
+            self.drop_rows();
+        }
+    }
+
+    /// Forgets the edges that were written down.
+    pub(super) fn drop_rows(&mut self) {
+        if let Some(rows) = self.rows.take() {
+            self.scratch.give(rows.starts);
+            self.scratch.give(rows.entries);
+        }
+    }
+
+    /// Adds what `body` blocks to the degrees of its neighbours, and writes it down. `seats`
+    /// has the body of every value that is in the graph.
+    ///
+    /// The same as [`Graph::neighbours`], less what the neighbours block: they add that
+    /// themselves.
+    fn count_burdens(
+        &mut self,
+        body: BodyId,
+        seats: &[PackedOption<BodyId>],
+        out: &mut Vec<(BodyId, u32)>,
+    ) {
+        self.epoch += 1;
+        let members = &self.bodies.get(body).members;
+        self.visits += self.bodies.get(body).edges as u64;
+        let shape = self.nodes[body.index()].shape;
+        let by_body = self.squeeze.blocking(shape);
+        let seat_of = |edge: Edge| seats[edge.value.index()].expand();
+        if let Some(value) = self.only_value(body) {
+            // One value blocks as much as its body may, whichever it interferes with.
+            for edge in self.interference.edges(value) {
+                let Some(other) = seat_of(edge) else {
+                    continue;
+                };
+                let mark = &mut self.marks[other.index()];
+                if mark.0 != self.epoch {
+                    mark.0 = self.epoch;
+                    let node = &mut self.nodes[other.index()];
+                    let blocked = u32::from(by_body[node.shape.index()]);
+                    node.degree += blocked;
+                    out.push((other, blocked));
+                }
+            }
+            return;
+        }
+        let first = out.len();
+        for member in members {
+            let by_member = self.squeeze.blocking(self.values[member.value.index()]);
+            for edge in self.interference.edges(member.value) {
+                let Some(other) = seat_of(edge).filter(|&other| other != body) else {
+                    continue;
+                };
+                let blocked = u32::from(by_member[self.nodes[other.index()].shape.index()]);
+                let mark = &mut self.marks[other.index()];
+                if mark.0 == self.epoch {
+                    out[mark.1 as usize].1 += blocked;
+                } else {
+                    *mark = (self.epoch, out.len() as u32);
+                    out.push((other, blocked));
+                }
+            }
+        }
+        for (other, blocked) in &mut out[first..] {
+            let node = &mut self.nodes[other.index()];
+            *blocked = (*blocked).min(u32::from(by_body[node.shape.index()]));
+            node.degree += *blocked;
+        }
+    }
+
+    /// The value of `body`, if it is one that blocks as much as its body may.
+    fn only_value(&self, body: BodyId) -> Option<Value> {
+        let [member] = self.bodies.get(body).members[..] else {
+            return None;
+        };
+        let shape = self.nodes[body.index()].shape;
+        (self.values[member.value.index()] == shape).then_some(member.value)
+    }
+
+    /// The body of every value whose body is in the graph and has no place yet.
+    fn active_seats(&self) -> Vec<PackedOption<BodyId>> {
+        let seats = (0..self.values.len()).map(|value| {
+            let body = self.bodies.of(Value::new(value));
+            let active = body.filter(|&body| self.status(body) == Status::Active);
+            PackedOption::from(active)
+        });
+        self.scratch.collected(seats)
+    }
+
+    /// Lists the active neighbours of `body`, each with what `body` adds to its degree.
+    pub fn burdened(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
+        out.clear();
+        if let Some(rows) = &self.rows {
+            let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
+            let is_active = |id: BodyId| self.nodes[id.index()].status == Status::Active;
+            self.visits += row.len() as u64;
+            let entries = rows.entries[row].iter().copied();
+            out.extend(entries.filter(|&(id, _)| is_active(id)));
+        } else if let Some(value) = self.only_value(body) {
+            self.burdened_by_value(body, value, out);
+        } else {
+            let mut around = std::mem::take(&mut self.around);
+            self.neighbours(body, &mut around);
+            out.extend(around.iter().map(|n| (n.body, n.suffers)));
+            self.around = around;
+        }
+    }
+
+    /// The same for a body of one `value`, which blocks as much of a neighbour however many of
+    /// its values it interferes with.
+    fn burdened_by_value(&mut self, body: BodyId, value: Value, out: &mut Vec<(BodyId, u32)>) {
+        self.epoch += 1;
+        self.visits += self.bodies.get(body).edges as u64;
+        let shape = self.nodes[body.index()].shape;
+        let by_body = self.squeeze.blocking(shape);
+        for edge in self.interference.edges(value) {
+            let Some(other) = self.bodies.of(edge.value) else {
+                continue;
+            };
+            let node = &self.nodes[other.index()];
+            let mark = &mut self.marks[other.index()].0;
+            if node.status == Status::Active && *mark != self.epoch {
+                *mark = self.epoch;
+                out.push((other, u32::from(by_body[node.shape.index()])));
+            }
+        }
+    }
+
+    /// The neighbours of `body` as they were written down, those that left the graph among
+    /// them, unless the edges were thrown away. They are to be [put back](Graph::put_back).
+    pub fn take_row(&mut self, body: BodyId) -> Option<TakenRow> {
+        let rows = self.rows.take()?;
+        let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
+        self.visits += row.len() as u64;
+        Some(TakenRow { rows, row })
+    }
+
+    /// Takes the edges back that were lent.
+    pub fn put_back(&mut self, row: TakenRow) {
+        self.rows = Some(row.rows);
+    }
+}

@@ -60,12 +60,9 @@ pub(crate) fn must_spill(problem: &Problem, positions: Positions, stats: &mut St
     })
 }
 
-/// Whether more units than a file has are live at once even if every copy shares the register
-/// of its source while both are live: then no colouring exists.
+/// Whether more units than a file has are live at once, where that is so somewhere, even if
+/// every copy shares the register of its source while both are live: then no colouring exists.
 pub(super) fn is_surely_over_budget(problem: &Problem, stats: &mut Stats) -> bool {
-    if !problem.is_over_budget(stats) {
-        return false;
-    }
     let (program, target) = (&problem.program, problem.target);
     let ranges = problem.ranges(stats);
     let mut shares = EntitySet::with_capacity(program.values.len());

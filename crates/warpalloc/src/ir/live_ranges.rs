@@ -224,6 +224,11 @@ impl LiveRanges {
         units
     }
 
+    /// Whether any operation overwrites registers besides its results.
+    pub fn has_clobbers(&self) -> bool {
+        !self.clobber_sets.is_empty()
+    }
+
     /// Whether an operation overwrites registers, of any file, while `value` is live.
     pub fn crosses_clobber(&self, value: Value) -> bool {
         self.values[value.index()].crossed != 0

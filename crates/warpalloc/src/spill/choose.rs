@@ -6,9 +6,9 @@
 //! spills the value of the lowest cost for the units it relieves, one after the other.
 
 use crate::analysis::Rows;
-use crate::function::{Block, Role};
+use crate::function::{Block, Clobbers, Role};
 use crate::ir::{LiveRanges, Op, Program, Segment, Value};
-use crate::target::{File, Target};
+use crate::target::{File, Target, UnitSet};
 use cranelift_entity::EntityRef;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -18,8 +18,12 @@ use std::ops::Range;
 ///
 /// A position between two operations is two here, one right after the first and one right
 /// before the second: a result is stored before the next operation's inputs are reloaded.
+/// Behind all of them, each operation that clobbers registers may have a position of its own
+/// ([`beside_clobbers`](PointPressure::beside_clobbers)).
 pub struct PointPressure<'a> {
     ranges: &'a LiveRanges,
+    /// The positions before operations that clobber registers, ascending.
+    clobbering: Vec<u32>,
     /// Positions at which a value is in a register even if it is spilled.
     touches: Rows<Value, u32>,
     /// By file and position.
@@ -38,9 +42,49 @@ impl<'a> PointPressure<'a> {
         let twice = |of_file: Vec<i32>| of_file.iter().flat_map(|&at| [at, at]).collect();
         PointPressure {
             ranges,
+            clobbering: Vec::new(),
             touches: touches(program, ranges, lazy_reload),
             units: ranges.pressure(target).into_iter().map(twice).collect(),
         }
+    }
+
+    /// The same with a position for each operation that clobbers registers: in use there are
+    /// these, and the values that live across it.
+    pub fn beside_clobbers(mut self, program: &Program, target: &Target) -> PointPressure<'a> {
+        for block in in_order(program, self.ranges) {
+            for (op, before) in program.blocks[block]
+                .ops
+                .iter()
+                .zip(self.ranges.base(block)..)
+            {
+                let (Op::Inst { inst, .. } | Op::Recompute { inst, .. }) = op else {
+                    continue;
+                };
+                if program.function.inst(*inst).clobbers == Clobbers::None {
+                    continue;
+                }
+                self.clobbering.push(before);
+                let clobbers = program.function.clobbers(target, *inst);
+                for (file, info) in target.files() {
+                    let mut units = UnitSet::<8>::of_file(target, file, &clobbers);
+                    units.intersect(&UnitSet::first(info.units));
+                    units.subtract(&UnitSet::of_file(target, file, target.reserved()));
+                    self.units[file.index()].push(units.len() as i32);
+                }
+            }
+        }
+        if !self.clobbering.is_empty() {
+            for &value in self.ranges.by_start() {
+                let size = self.ranges.size(value);
+                let of_file = &mut self.units[size.file.index()];
+                for run in crossings(self.ranges, &self.clobbering, value) {
+                    of_file[run]
+                        .iter_mut()
+                        .for_each(|at| *at += i32::from(size.width));
+                }
+            }
+        }
+        self
     }
 
     /// Units of `file` in use at each position.
@@ -48,9 +92,20 @@ impl<'a> PointPressure<'a> {
         &self.units[file.index()]
     }
 
+    /// The positions at which no reload reaches later readers: `file` has no unit below `limit`
+    /// left, or registers are clobbered next.
+    pub fn interruptions(&self, file: File, limit: i32) -> Counted {
+        let of_file = self.of(file).iter();
+        let mut counted: Vec<bool> = of_file.map(|&at| at >= limit).collect();
+        for &before in &self.clobbering {
+            counted[2 * before as usize + 1] = true;
+        }
+        Counted::up_to(counted.into_iter())
+    }
+
     /// The positions of the live range of `value`.
-    pub fn lived(&self, value: Value) -> impl Iterator<Item = Range<usize>> + use<'a> {
-        self.ranges.of(value).iter().map(both_halves)
+    pub fn lived(&self, value: Value) -> impl Iterator<Item = Range<usize>> + '_ {
+        lived(self.ranges, &self.clobbering, value)
     }
 
     /// The positions at which `value` is an operand.
@@ -81,7 +136,7 @@ impl<'a> PointPressure<'a> {
     /// Adds `units` of `file` wherever `value` is live.
     pub fn add(&mut self, value: Value, file: File, units: i32) {
         let of_file = &mut self.units[file.index()];
-        for positions in self.ranges.of(value).iter().map(both_halves) {
+        for positions in lived(self.ranges, &self.clobbering, value) {
             of_file[positions].iter_mut().for_each(|at| *at += units);
         }
     }
@@ -110,15 +165,56 @@ fn both_halves(segment: &Segment) -> Range<usize> {
     2 * segment.start as usize..2 * segment.end as usize
 }
 
+/// The positions of the live range of `value`, those beside clobbers last.
+fn lived<'r>(
+    ranges: &'r LiveRanges,
+    clobbering: &'r [u32],
+    value: Value,
+) -> impl Iterator<Item = Range<usize>> + 'r {
+    let segments = ranges.of(value).iter().map(both_halves);
+    segments.chain(crossings(ranges, clobbering, value))
+}
+
+/// The positions beside clobbers which `value` lives across.
+fn crossings<'r>(
+    ranges: &'r LiveRanges,
+    clobbering: &'r [u32],
+    value: Value,
+) -> impl Iterator<Item = Range<usize>> + 'r {
+    let behind = 2 * ranges.positions() as usize;
+    let segments = match clobbering.is_empty() || !ranges.crosses_clobber(value) {
+        true => &[],
+        false => ranges.of(value),
+    };
+    segments.iter().map(move |segment| {
+        // A segment has one content: it is live across what it has on both sides.
+        let first = clobbering.partition_point(|&before| before < segment.start);
+        let end = clobbering.partition_point(|&before| before + 1 < segment.end);
+        behind + first..behind + end.max(first)
+    })
+}
+
+/// The blocks of `program` in the order of their positions.
+fn in_order(program: &Program, ranges: &LiveRanges) -> Vec<Block> {
+    let mut blocks: Vec<Block> = program.blocks.keys().collect();
+    blocks.sort_unstable_by_key(|&block| ranges.base(block));
+    blocks
+}
+
 /// Positions of a kind, counted up to each.
 pub struct Counted(Vec<u32>);
 
 impl Counted {
     /// Counts the positions of `units` that `is_counted`.
     pub fn new(units: &[i32], is_counted: impl Fn(i32) -> bool) -> Counted {
+        Counted::up_to(units.iter().map(|&at| is_counted(at)))
+    }
+
+    /// Counts the positions that are `counted`.
+    fn up_to(counted: impl Iterator<Item = bool>) -> Counted {
         let mut count = 0;
-        let up_to = units.iter().map(|&at| {
-            count += is_counted(at) as u32;
+        let up_to = counted.map(|is_counted| {
+            count += u32::from(is_counted);
             count
         });
         Counted(std::iter::once(0).chain(up_to).collect())
@@ -193,8 +289,6 @@ pub fn by_relief<S>(
 /// Where each value must be in a register, spilled or not, ascending. Copies of spilled
 /// values are loads and stores, which need none unless they are put off.
 fn touches(program: &Program, ranges: &LiveRanges, lazy_reload: bool) -> Rows<Value, u32> {
-    let mut blocks: Vec<Block> = program.blocks.keys().collect();
-    blocks.sort_unstable_by_key(|&block| ranges.base(block));
     let mut pairs: Vec<(Value, u32)> = Vec::new();
     let mut next = vec![0; program.values.len()];
     let mut note = |value: Value, position: u32, half: u32| {
@@ -206,7 +300,7 @@ fn touches(program: &Program, ranges: &LiveRanges, lazy_reload: bool) -> Rows<Va
         pairs.extend((halves.start.max(*next)..halves.end).map(|at| (value, at)));
         *next = halves.end;
     };
-    for block in blocks {
+    for block in in_order(program, ranges) {
         for (op, before) in program.blocks[block].ops.iter().zip(ranges.base(block)..) {
             if !lazy_reload && matches!(op, Op::Copies(_)) {
                 continue;
@@ -227,6 +321,7 @@ fn touches(program: &Program, ranges: &LiveRanges, lazy_reload: bool) -> Rows<Va
 mod tests {
     use super::*;
     use crate::ir::Facts;
+    use crate::target::PReg;
     use crate::text;
 
     /// Of equal ratios the lower rank goes first, then the lower number; a value whose
@@ -287,5 +382,50 @@ mod tests {
         pressure.add_freed(v0, File::R, -1);
         assert_eq!(pressure.of(File::R)[both_live], [1, 2, 1, 1]);
         assert_eq!(pressure.relief(Value::new(1), File::R, 1, 1), 1);
+    }
+
+    /// `v0` and `v2` live across the call, `v1` is its argument and `v3` its result.
+    #[test]
+    fn a_call_has_a_position_with_what_it_clobbers_and_what_lives_across() {
+        let case = text::parse(
+            "target hardware sm_90 R=20
+             kernel f {
+             block0:
+                 v0:r32, v1:r32, v2:r32 = load : read
+                 v3:r32 = call v1 : call write clobbers abi
+                 use v0, v2, v3 : write
+                 exit : exit write
+             }",
+        )
+        .unwrap();
+        let (program, target) = (
+            Program::new(&case.function, &case.target, None).unwrap(),
+            &case.target,
+        );
+        let ranges = LiveRanges::compute(&program, target, &Facts::of(&program));
+        let plain = PointPressure::new(&program, target, &ranges, false);
+        let before = plain.of(File::R).len();
+        let mut pressure = plain.beside_clobbers(&program, target);
+        let clobbers = case
+            .function
+            .clobbers(target, crate::function::Inst::from_u32(1));
+        let clobbered =
+            (0..20).filter(|&unit| clobbers.contains(target.unit(PReg::new(File::R, unit))));
+        let clobbered = clobbered.count() as i32;
+        assert_eq!(pressure.of(File::R)[before..], [clobbered + 2]);
+        let lives_across = |v| {
+            pressure
+                .lived(Value::new(v))
+                .any(|run| run == (before..before + 1))
+        };
+        assert_eq!([0, 1, 2, 3].map(lives_across), [true, false, true, false]);
+        pressure.add_freed(Value::new(0), File::R, -1);
+        assert_eq!(pressure.of(File::R)[before..], [clobbered + 1]);
+        // The argument is reloaded for readers behind the call, the result is not.
+        let full = pressure.interruptions(File::R, i32::MAX);
+        assert_eq!(
+            [full.within(2..3), full.within(3..4), full.within(4..5)],
+            [0, 1, 0]
+        );
     }
 }

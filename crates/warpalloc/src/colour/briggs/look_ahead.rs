@@ -25,7 +25,7 @@ use crate::spill::choose::{Candidate, Counted, PointPressure, by_relief};
 use crate::spill::cost::{COST_LIMIT, UNIFORM_WEIGHT};
 use crate::spill::{SpillChoice, carrier_class};
 use crate::stats::Stats;
-use crate::target::{Class, File, SpillPath, Target};
+use crate::target::{Class, File, FileInfo, SpillPath, Target};
 use cranelift_entity::SecondaryMap;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -102,18 +102,28 @@ impl<'a> LookAhead<'a> {
         costs: &SecondaryMap<Value, f32>,
         stats: &mut Stats,
     ) -> Option<LookAhead<'a>> {
-        if !problem.is_over_budget(stats) {
+        let (program, target) = (&problem.program, problem.target);
+        let is_over = problem.is_over_budget(stats);
+        let ranges = problem.ranges(stats);
+        if !is_over && !ranges.has_clobbers() {
             return None;
         }
-        let (program, target) = (&problem.program, problem.target);
-        let ranges = problem.ranges(stats);
+        let pressure = PointPressure::new(program, target, ranges, false);
+        let pressure = pressure.beside_clobbers(program, target);
+        let fits = |(file, info): (File, &FileInfo)| {
+            let mut units = pressure.of(file).iter();
+            units.all(|&at| at <= info.capacity as i32)
+        };
+        if !is_over && target.files().all(fits) {
+            return None;
+        }
         let mut look_ahead = LookAhead {
             program,
             target,
             ranges,
             costs: costs.clone(),
-            pressure: PointPressure::new(program, target, ranges, false),
-            steps: SecondaryMap::with_capacity(program.values.len()),
+            pressure,
+            steps: SecondaryMap::new(),
         };
         for (file, _) in target.files() {
             look_ahead.price(problem, file);
@@ -178,7 +188,7 @@ impl<'a> LookAhead<'a> {
         if units.iter().all(|&at| at <= limit) {
             return;
         }
-        let full = Counted::new(units, |at| at >= limit);
+        let full = self.pressure.interruptions(file, limit);
         let accesses = memory_traffic(problem, self.ranges, file, full);
         for (value, info) in self.program.values.iter() {
             let is_priced = self.ranges.size(value).file == file && self.costs[value].is_finite();

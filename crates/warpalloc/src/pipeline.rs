@@ -21,7 +21,7 @@ mod walk;
 
 use crate::allocation::{Allocation, Edit, Point};
 use crate::analysis::{Liveness, live_through_calls};
-use crate::cleanup::{self, CleanupCounts, Code, Inserted, legal_moves};
+use crate::cleanup::{self, CleanupCounts, Code, Inserted, early_reloads, legal_moves};
 use crate::colour::scan::Walk;
 use crate::colour::{
     self, Attempt, Coloured, Colourer, FrameUse, Held, Join, Problem, colour_until_done,
@@ -370,6 +370,9 @@ impl<'a> Pipeline<'a> {
                 let space = spill_space(self.function, self.target, self.options)?;
                 legal_moves::run(&mut code, space, &mut allocation.frame);
                 is_changed = true;
+            }
+            if self.options.cleanup {
+                is_changed |= early_reloads::run(&mut code, self.options.early_reloads) > 0;
             }
             match is_changed {
                 true => code.write_to(allocation, self.scratch),

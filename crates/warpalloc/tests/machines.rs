@@ -46,6 +46,7 @@ fn campaign(targets: &[Target], seeds: std::ops::Range<u64>, insts: usize) -> Ta
         for strategy in Strategy::ALL {
             let options = Options {
                 cleanup: seed % 2 == 0,
+                early_reloads: (seed / 2 % 3 * 8) as u32,
                 ..Options::with_strategy(strategy)
             };
             let name = target.name();

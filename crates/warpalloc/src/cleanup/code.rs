@@ -215,6 +215,11 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// What `inst` reads and what it writes.
+    pub fn inst_access(&self, inst: Inst) -> (Locations, Locations) {
+        self.operand_access(inst, &self.registers[self.function.operand_range(inst)])
+    }
+
     /// What the operands of `inst` read and write when they are in `regs`.
     fn operand_access(&self, inst: Inst, regs: &[PReg]) -> (Locations, Locations) {
         let (mut reads, mut writes) = (Locations::new(), Locations::new());

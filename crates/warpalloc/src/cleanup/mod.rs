@@ -13,12 +13,14 @@
 //! Neither runs where `needed` finds nothing dead and whoever inserted the edits knows that
 //! none is redundant.
 //!
-//! [`frame`](crate::frame) then reorders slots and merges accesses on the same code, and where
-//! the machine lacks exchanges or copies, `legal_moves` puts other code in their place.
+//! [`frame`](crate::frame) then reorders slots and merges accesses on the same code. Where the
+//! machine lacks exchanges or copies, `legal_moves` puts other code in their place, and where the
+//! option asks for it, `early_reloads` moves reloads ahead of their readers.
 
 mod code;
 mod copy_propagation;
 mod dead_code;
+pub(crate) mod early_reloads;
 pub(crate) mod legal_moves;
 mod needed;
 #[cfg(test)]

@@ -105,6 +105,9 @@ settings! {
         "split" split: bool = true;
         /// Propagate copies, remove dead code and join accesses after allocation.
         "cleanup" cleanup: bool = true;
+        /// Instructions that stand between a reload and its first reader where its register is
+        /// free that long; at 0 reloads stay where they are needed.
+        "early-reloads" early_reloads: u32 = 0;
         /// Colour again for fewer registers where that costs nothing.
         "shrink" shrink: bool = true;
         /// General registers that hold the address of the spill frame, where there is a frame.

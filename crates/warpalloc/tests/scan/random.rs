@@ -29,6 +29,7 @@ fn run(seeds: std::ops::Range<u64>, insts: usize) -> u32 {
         let function = generate::function(&shape, &target, &mut rng);
         let options = Options {
             cleanup: seed % 2 == 0,
+            early_reloads: (seed / 2 % 3 * 8) as u32,
             ..Options::with_strategy(Strategy::Scan)
         };
         let allocation = allocate(&function, &target, &options)

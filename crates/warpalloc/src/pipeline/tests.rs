@@ -158,7 +158,7 @@ fn what_clean_up_passes_over_is_clean() {
         let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
         let mut stats = pipeline.stats();
         let scan = pipeline.scan(None, &mut stats).unwrap().unwrap();
-        let walk = scan.walk(Space::Local, &mut stats);
+        let walk = scan.walk(Ok(Space::Local), &mut stats);
         let Ok(Walk::Done(allocation, inserted @ Inserted::Needed)) = walk else {
             continue;
         };

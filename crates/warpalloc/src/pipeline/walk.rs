@@ -81,7 +81,7 @@ impl<'a> Pipeline<'a> {
     pub(super) fn walked(&self, scan: Scan, stats: &mut Stats) -> Result<Walk, Error> {
         let mut clock = Clock::start();
         let space = spill_space(self.function, self.target, self.options);
-        let mut walk = scan.walk(space.unwrap_or_default(), stats)?;
+        let mut walk = scan.walk(space, stats)?;
         if let Walk::Done(allocation, inserted) = &mut walk {
             clock.lap(&mut allocation.stats, "walk");
             self.clean_up(allocation, *inserted)?;

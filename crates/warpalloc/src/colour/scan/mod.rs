@@ -116,8 +116,10 @@ impl<'a> Scan<'a> {
         Scan::of_code(Code::of_program(program, target))
     }
 
-    /// Allocates in one walk over the blocks.
-    pub fn walk(self, space: Space, stats: &mut Stats) -> Result<Walk, Error> {
+    /// Allocates in one walk over the blocks. Values are spilled to `memory`, or not at all where
+    /// that is refused.
+    pub fn walk(self, memory: Result<Space, Error>, stats: &mut Stats) -> Result<Walk, Error> {
+        let space = *memory.as_ref().unwrap_or(&Space::default());
         let Some(scan) = self.carried(space, stats) else {
             return Ok(Walk::Unpinned);
         };
@@ -131,6 +133,9 @@ impl<'a> Scan<'a> {
             stats.iterations += 1;
             match attempt(&code, &rooms, &pressure, &tight, space) {
                 Ok((assigned, stores)) => {
+                    if stores.spilled > 0 {
+                        memory?;
+                    }
                     stats.spilled += stores.spilled;
                     stats.rematerialised = stores.recomputed;
                     let stats = std::mem::take(stats);

@@ -591,3 +591,34 @@ fn parameters_change_places_in_memory_through_two_registers() {
     // was in registers comes back.
     assert_eq!(outcome.edits_in(1), 9);
 }
+
+/// The back edge moves all parameters by one: the search for a way to open the cycle is bounded.
+#[test]
+fn a_rotation_of_many_parameters_is_one_cycle() {
+    const COUNT: usize = 120;
+    let names = |first: usize| {
+        let names = (0..COUNT).map(move |n| format!("v{}", first + n));
+        names.collect::<Vec<_>>()
+    };
+    let (first, mut params) = (names(0), names(COUNT));
+    let typed = |names: &[String]| names.join(":r32, ") + ":r32";
+    let (definitions, header, passed) = (typed(&first), typed(&params), first.join(", "));
+    let used = params.join(", ");
+    params.rotate_left(1);
+    let rotated = params.join(", ");
+    let outcome = scan(
+        128,
+        &format!(
+            "block0:
+                {definitions} = a : read
+                bra -> block1({passed})
+            block1({header}):
+                brp -> block1({rotated}), block2
+            block2:
+                use {used} : write
+                exit : exit"
+        ),
+    );
+    // One move more than there are parameters.
+    assert_eq!(outcome.edits_in(1), COUNT + 1);
+}

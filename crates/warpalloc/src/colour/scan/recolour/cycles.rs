@@ -7,6 +7,11 @@ use super::{Affinity, LEAST, Recolouring, Rows};
 use smallvec::SmallVec;
 use std::ops::Range;
 
+/// On edges with more moves than this one move more is little, and finding cycles takes long.
+const MAX_MOVES: usize = 16;
+/// How many registers are tried for each fragment of the code, which bounds the time.
+const TRIES: usize = 8;
+
 /// The moves of all edges, edge after edge.
 struct Edges<'a> {
     moves: &'a [Affinity],
@@ -32,10 +37,11 @@ impl Recolouring<'_> {
         let of = Rows::new(self.fragments.len(), ends);
         let edges = Edges { moves, ranges, of };
         let mut is_changed = false;
+        let mut tries = TRIES * self.fragments.len();
         for range in closed {
             loop {
                 let mut on_cycles = self.on_cycles(&moves[range.clone()]).into_iter();
-                if !on_cycles.any(|(_, to, from)| self.open_cycle(&edges, to, from)) {
+                if !on_cycles.any(|(_, to, from)| self.open_cycle(&edges, to, from, &mut tries)) {
                     break;
                 }
                 is_changed = true;
@@ -45,11 +51,15 @@ impl Recolouring<'_> {
     }
 
     /// Moves an end of a move to the register where that saves most, if anywhere.
-    fn open_cycle(&mut self, edges: &Edges, to: u32, from: u32) -> bool {
+    fn open_cycle(&mut self, edges: &Edges, to: u32, from: u32, tries: &mut usize) -> bool {
         let units = self.used[self.file(from)];
         let mut best: Option<(f32, u32, bool, u16)> = None;
         for (fragment, together) in [(from, false), (to, false), (from, true), (to, true)] {
             for unit in units.iter().map(|unit| unit as u16) {
+                if *tries == 0 {
+                    break;
+                }
+                *tries -= 1;
                 let least = best.map_or(0.0, |b| b.0) + LEAST;
                 if let Some(saved) = self.saved(edges, fragment, unit, together, least) {
                     best = Some((saved, fragment, together, unit));
@@ -113,10 +123,13 @@ impl Recolouring<'_> {
         of.iter().map(cost).sum()
     }
 
-    /// The moves of an edge that are part of a cycle.
+    /// The moves of an edge that are part of a cycle, where it has few moves.
     fn on_cycles(&self, moves: &[Affinity]) -> SmallVec<[Affinity; 4]> {
         let open = moves.iter().filter(|m| !self.is_met(m));
-        let open: SmallVec<[Affinity; 16]> = open.copied().collect();
+        let open: SmallVec<[Affinity; MAX_MOVES]> = open.copied().collect();
+        if open.len() > MAX_MOVES {
+            return SmallVec::new();
+        }
         let is_on_cycle = |m: &&Affinity| self.cycle_of(&open, m).is_some();
         open.iter().filter(is_on_cycle).copied().collect()
     }

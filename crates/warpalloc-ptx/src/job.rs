@@ -246,19 +246,16 @@ impl<'m, 'a> Job<'m, 'a> {
         Ok((report, edits))
     }
 
-    /// Why the spill code of an allocated function might change the bits of its results: what ptxas
-    /// fuses in it is not foreseen.
+    /// Why an allocated function might compute other bits: what ptxas fuses in it is not foreseen,
+    /// and depends on the order of instructions as on spill code between them.
     fn other_bits(&self, report: &FunctionReport) -> Option<String> {
-        let Outcome::Allocated(allocated) = &report.outcome else {
-            return None;
-        };
-        if allocated.frame == Frame::default() {
+        if !matches!(report.outcome, Outcome::Allocated(_)) {
             return None;
         }
         let obstacle = report.contraction.as_ref()?.obstacle.as_ref()?;
         let line = self.lines.line(obstacle.span.start);
         Some(format!(
-            "spill code might change the last bits of its results, because ptxas decides what to fuse: \
+            "another text might change the last bits of its results, because ptxas decides what to fuse: \
              line {line}, {}; `--contract keep` allocates it all the same",
             obstacle.reason
         ))

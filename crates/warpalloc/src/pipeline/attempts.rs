@@ -11,6 +11,10 @@ use crate::function::Function;
 use crate::options::Strategy;
 use std::cell::OnceCell;
 
+/// Cycles that an allocation with a smaller frame in shared memory may add, over those of one with a
+/// larger.
+const WORTH_OF_ROOM: f64 = 1.15;
+
 /// An allocation and the attempt that made it.
 pub(super) struct Candidate {
     pub(super) allocation: Allocation,
@@ -120,12 +124,21 @@ impl<'a> Pipeline<'a> {
         if best.is_improvable(self.function)
             && let Some(rematerialised) = self.rematerialised(&base)
             && let Ok(Some(candidate)) = self.another(&rematerialised, best.attempt, fresh)
-            && self.price(&candidate) < self.price(&best)
+            && self.is_better_rematerialised(&candidate, &best)
         {
             (base, best) = (rematerialised, candidate);
             return self.try_others(&base, best, others, fresh);
         }
         self.try_others(&base, best, others, colourer)
+    }
+
+    /// Whether values are better computed at their readers. Bytes of a frame in shared memory cost the
+    /// other threads of the multiprocessor their room, which no count of cycles tells.
+    fn is_better_rematerialised(&self, candidate: &Candidate, best: &Candidate) -> bool {
+        let [(fell_back, cycles), (_, least)] = [candidate, best].map(|one| self.price(one));
+        let [bytes, most] = [candidate, best].map(|one| one.allocation.frame.shared);
+        let saves_room = !fell_back && bytes < most && cycles < WORTH_OF_ROOM * least;
+        saves_room || self.price(candidate) < self.price(best)
     }
 
     fn try_others(

@@ -44,8 +44,8 @@ pub(crate) struct Chosen {
 /// A candidate, and what was built of it.
 struct Entrant {
     judged: Judged,
-    /// Stores to local memory that ptxas added.
-    local_stores: usize,
+    /// That of its machine code.
+    estimate: Option<Estimate>,
     /// Its machine code.
     cubin: Option<Vec<u8>>,
     /// The module with it; moved spills are those of the original's.
@@ -53,6 +53,11 @@ struct Entrant {
 }
 
 impl Entrant {
+    /// Stores to local memory that ptxas added.
+    fn local_stores(&self) -> usize {
+        self.estimate.map_or(0, |estimate| estimate.local_stores)
+    }
+
     /// Whether the same allocator with another budget may be better than the original, if this is
     /// what it made before.
     fn leaves_chance(&self, next: Candidate, original: &Built) -> bool {
@@ -63,7 +68,7 @@ impl Entrant {
             Some(score) if score > HOPELESS => false,
             // Fewer registers for the text are more for ptxas, which must lack some.
             Some(_) if margin > 0 => {
-                self.local_stores as f64 > FEW_SPILLS * original.estimate.local_stores as f64
+                self.local_stores() as f64 > FEW_SPILLS * original.estimate.local_stores as f64
             }
             Some(_) => true,
             None => false,
@@ -120,7 +125,7 @@ impl Contest<'_> {
             true => WORTH_IT_MEASURED,
             false => bounds::worth_it(
                 entrant.judged.candidate,
-                entrant.local_stores,
+                entrant.estimate.as_ref().unwrap_or(&original.estimate),
                 &original.estimate,
                 self.request.grid,
             ),
@@ -208,7 +213,7 @@ impl Contest<'_> {
         let (Some(of), Some(cubin)) = (of, entrant.cubin.as_deref()) else {
             return Vec::new();
         };
-        if !self.request.machine_code || entrant.local_stores == 0 {
+        if !self.request.machine_code || entrant.local_stores() == 0 {
             return Vec::new();
         }
         let moved = |all| {
@@ -217,7 +222,7 @@ impl Contest<'_> {
         };
         let mut in_place = moved(false);
         in_place.judged.at_most(&entrant.judged);
-        let is_all = in_place.cubin.is_some() && in_place.local_stores == 0;
+        let is_all = in_place.cubin.is_some() && in_place.local_stores() == 0;
         match is_all {
             true => vec![in_place],
             false => vec![in_place, moved(true)],
@@ -244,11 +249,11 @@ impl Contest<'_> {
             Ok(built) => Ok(built.estimate.over(&original.estimate)),
             Err(unbuilt) => Err(unbuilt.reason.clone()),
         };
-        let local_stores = built.as_ref().map_or(0, |b| b.estimate.local_stores);
+        let estimate = built.as_ref().ok().map(|built| built.estimate);
         let (cubin, result) = built.ok().map(|b| (b.cubin, b.result)).unzip();
         Ok(Entrant {
             judged: Judged { candidate, ratios },
-            local_stores,
+            estimate,
             cubin,
             result,
         })
@@ -271,17 +276,17 @@ impl Contest<'_> {
             let estimate = estimate.map_err(|error| unjudged(&error))?;
             Ok((estimate, moved.bytes))
         });
-        let (ratios, local_stores, cubin) = match judged {
+        let (ratios, estimate, cubin) = match judged {
             Ok((estimate, cubin)) => (
                 Ok(estimate.over(&original.estimate)),
-                estimate.local_stores,
+                Some(estimate),
                 Some(cubin),
             ),
-            Err(reason) => (Err(reason), 0, None),
+            Err(reason) => (Err(reason), None, None),
         };
         Entrant {
             judged: Judged { candidate, ratios },
-            local_stores,
+            estimate,
             cubin,
             result,
         }
@@ -550,7 +555,7 @@ mod tests {
                 candidate,
                 ratios: Ok([0.5; 2]),
             },
-            local_stores: 0,
+            estimate: None,
             cubin: None,
             result: None,
         };
@@ -577,7 +582,7 @@ mod tests {
                 candidate: Candidate::SharedPragma,
                 ratios: ratio.map(|ratio| [ratio; 2]).ok_or_else(String::new),
             },
-            local_stores,
+            estimate: Some(Estimate::of_stores(local_stores)),
             cubin: None,
             result: None,
         };

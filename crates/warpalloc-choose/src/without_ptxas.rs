@@ -48,7 +48,7 @@ const MANY_LOADS: f64 = 0.125;
 /// its machine code takes: spill code for the cap leaves none to the sequences.
 const MANY_EXPANDED: f64 = 0.125;
 /// The estimate over that of the [better ptxas](BETTER_PTXAS) up to which a doubtful candidate is taken.
-const CLEARLY_BETTER: f64 = 0.8;
+const CLEARLY_BETTER: f64 = 0.66;
 
 /// The frame of ptxas over that of the stand-in: which of these is not known, and the corpus has all.
 const LARGER_FRAMES: [u32; 3] = [1, 2, 4];

@@ -1,10 +1,11 @@
 //! What instructions cost, in one table.
 //!
-//! Latencies of loads and the rates of fetching were measured by `bench/judge_probe.py`
-//! (`bench/results/judge.md`); sizes of caches and instructions per cycle of each unit are those
-//! that NVIDIA states. Cycles of the memory pipe, what a miss adds, and the iterations of a loop
-//! were fitted to the times of the corpus (`examples/rank.rs`, `bench/results/judge-rank.md`):
-//! they make up for what the model leaves out, and are not the machine's own.
+//! The rates of fetching were measured by `bench/judge_probe.py` (`bench/results/judge.md`); sizes of
+//! caches and instructions per cycle of each unit are those that NVIDIA states. The latencies of loads are about
+//! twice those that the probe measures for one warp alone, since other warps load too. They, the cycles of each
+//! level of memory, how much of global memory lies beyond the caches, how well kinds of work overlap, and the
+//! iterations of a loop were fitted to measured times of all groups of kernels but `corpus/unseen`
+//! (`examples/rank.rs`, `bench/results/judge-rank.md`): they make up for what the model leaves out.
 
 /// The constants of the estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,22 +39,19 @@ pub struct Machine {
     pub other: f64,
     /// Cycles from an instruction of fixed latency to its reader, where only the text is known.
     pub fixed: f64,
-    /// Cycles of the memory pipe for a load of 4 bytes per thread from shared memory.
-    pub shared_load_pipe: f64,
-    /// The same for a store to shared memory.
-    pub shared_store_pipe: f64,
-    /// The same for a load from local memory.
-    pub local_load_pipe: f64,
-    /// The same for a store to local memory, which goes through to the second-level cache.
-    pub local_store_pipe: f64,
-    /// The same for a load from global memory.
-    pub global_load_pipe: f64,
-    /// The same for a store to global memory.
-    pub global_store_pipe: f64,
-    /// What a load from local memory takes longer where it misses the first-level cache.
-    pub second_level_pipe: f64,
-    /// What a load or store takes longer where it misses the second-level cache.
-    pub device_memory_pipe: f64,
+    /// Cycles that a warp's access of 4 bytes per thread takes of the pipe to all memory.
+    pub access: f64,
+    /// Cycles that it takes of the second-level cache, where it gets there.
+    pub second_level: f64,
+    /// The same for a store to local memory, which always does.
+    pub write_through: f64,
+    /// Cycles that it takes of device memory, where it gets there.
+    pub device_memory: f64,
+    /// The share of accesses to global memory that get to device memory.
+    pub global_beyond: f64,
+    /// The exponent of the norm by which latency, issue, memory and computation add up: they would
+    /// follow each other at 1, and the longest would hide all others at infinity.
+    pub overlap: f64,
     /// Cycles of a scheduler per instruction.
     pub issue: f64,
     /// Cycles of the integer unit per instruction.
@@ -117,22 +115,20 @@ impl Machine {
         ],
         system_shared_bytes: 1024.0,
         second_level_bytes: 50.0 * 1024.0 * 1024.0,
-        trips: 8.0,
-        shared_load: 23.0,
-        local_load: 29.0,
-        global_load: 264.0,
+        trips: 6.0,
+        shared_load: 45.0,
+        local_load: 60.0,
+        global_load: 700.0,
         miss: 100.0,
         source_read: 12.0,
         other: 24.0,
         fixed: 5.0,
-        shared_load_pipe: 0.5,
-        shared_store_pipe: 0.5,
-        local_load_pipe: 1.0,
-        local_store_pipe: 4.0,
-        global_load_pipe: 2.5,
-        global_store_pipe: 1.0,
-        second_level_pipe: 0.5,
-        device_memory_pipe: 4.5,
+        access: 1.0,
+        second_level: 2.5,
+        write_through: 5.4,
+        device_memory: 4.2,
+        global_beyond: 0.55,
+        overlap: 2.4,
         issue: 1.0,
         integer: 2.0,
         single: 1.0,

@@ -3,7 +3,7 @@
 //! One warp is simulated block by block: it issues in order, stalls as the scheduling bits say,
 //! and waits for scoreboards until the latency of what they guard has passed. That gives its
 //! cycles where nothing else runs ([`Estimate::alone`]); with other warps beside it, their work
-//! hides its latency, and it waits for its share of the scheduler, of the memory pipe and of the
+//! hides its latency, and it waits for its share of the scheduler, of each level of memory and of the
 //! units that compute. Blocks count by their frequency,
 //! which loop nesting and branches give as the allocators have it.
 //!
@@ -28,7 +28,7 @@ use warpalloc_sass::{Cfg, Code, MeasureError};
 
 pub use machine::Machine;
 pub(crate) use text::Shape;
-use warp::{Cost, Misses};
+use warp::{Cost, Misses, Traffic};
 
 /// Why machine code was not judged.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -129,13 +129,19 @@ fn stores_to_local(inst: &Inst) -> bool {
 }
 
 /// Cycles per warp and scheduler where a multiprocessor holds `warps` of them: what the others do
-/// not hide of its latency, and what it takes of the scheduler, of the memory pipe and of the
-/// busiest unit. They are added, since no overlap is perfect: measured times follow the sum
-/// closer than the largest of them.
-fn per_warp(machine: &Machine, cost: &Cost, warps: f64) -> f64 {
+/// not hide of its latency, and what it takes of the scheduler, of memory and of the busiest unit.
+/// Each overlaps with the others, but not wholly.
+fn per_warp(machine: &Machine, cost: &Cost, misses: Misses, warps: f64) -> f64 {
     let schedulers = machine.schedulers.min(warps);
     let busiest = cost.units.into_iter().fold(0.0, f64::max);
-    cost.latency * schedulers / warps + cost.issue + cost.memory * schedulers + busiest
+    let all = [
+        cost.latency * schedulers / warps,
+        cost.issue,
+        cost.traffic.cycles(machine, misses) * schedulers,
+        busiest,
+    ];
+    let powers = all.map(|cycles| cycles.powf(machine.overlap));
+    powers.iter().sum::<f64>().powf(1.0 / machine.overlap)
 }
 
 /// Estimates `kernel` of a cubin.
@@ -231,13 +237,8 @@ impl Resources {
         let cache = machine.cache_beside(most, self.shared as f64);
         // Cycles per warp of the launch where each multiprocessor holds so many blocks.
         let with_blocks = |blocks: f64| {
-            let frames = f64::from(self.frame) * blocks * f64::from(self.block_threads);
-            let beyond = |cache: f64, bytes: f64| (1.0 - cache.max(0.0) / bytes.max(1.0)).max(0.0);
-            let misses = Misses {
-                first_level: beyond(cache, frames),
-                second_level: beyond(machine.second_level_bytes, frames * machine.multiprocessors),
-            };
-            per_warp(machine, &simulate(misses), blocks * block_warps)
+            let misses = self.misses(machine, &alone.traffic, blocks, cache);
+            per_warp(machine, &simulate(misses), misses, blocks * block_warps)
         };
         Ok(match blocks {
             None => (alone.latency, with_blocks(most)),
@@ -247,6 +248,26 @@ impl Resources {
                 (cycles, cycles)
             }
         })
+    }
+
+    /// The share of accesses to frames that each cache misses where a multiprocessor holds so many
+    /// blocks, with so many bytes of the first-level cache. Until a thread comes back to a slot, all
+    /// threads go through their frames and through what they access of global memory meanwhile; a
+    /// cache that does not hold as much has lost its part of the slots.
+    fn misses(&self, machine: &Machine, traffic: &Traffic, blocks: f64, cache: f64) -> Misses {
+        let accesses = traffic.local();
+        if accesses == 0.0 {
+            return Misses::default();
+        }
+        let frame = f64::from(self.frame);
+        let between_accesses = (frame / 4.0 / accesses).min(1.0);
+        let per_thread = frame + 4.0 * traffic.global * between_accesses;
+        let bytes = per_thread * blocks * f64::from(self.block_threads);
+        let beyond = |cache: f64, bytes: f64| (1.0 - cache.max(0.0) / bytes.max(1.0)).max(0.0);
+        Misses {
+            first_level: beyond(cache, bytes),
+            second_level: beyond(machine.second_level_bytes, bytes * machine.multiprocessors),
+        }
     }
 
     /// Where the frames of all blocks are that a multiprocessor holds of a launch; `None` where it holds
@@ -304,27 +325,97 @@ mod tests {
 
     #[test]
     fn warps_hide_latency_and_share_everything_else() {
-        let mut units = [0.0; warp::UNITS];
-        units[1] = 7.0;
-        let cost = Cost {
-            latency: 100.0,
-            issue: 10.0,
-            memory: 60.0,
-            units,
-            work: 1.0,
+        let traffic = Traffic {
+            shared: 60.0,
+            ..Traffic::default()
         };
-        let cycles = |warps: f64| per_warp(&Machine::H200, &cost, warps);
-        assert_eq!(cycles(1.0), 100.0 + 10.0 + 60.0 + 7.0, "one runs alone");
+        let cost = |latency: f64, issue: f64, traffic: Traffic, busiest: f64| {
+            let mut units = [0.0; warp::UNITS];
+            units[1] = busiest;
+            Cost {
+                latency,
+                issue,
+                traffic,
+                units,
+                work: 1.0,
+            }
+        };
+        let none = Traffic::default();
+        let cycles = |cost: Cost, warps: f64| {
+            per_warp(&Machine::H200, &cost, Misses::default(), warps).round()
+        };
+        let latency = cost(100.0, 0.0, none, 0.0);
         assert_eq!(
-            cycles(4.0),
-            100.0 + 10.0 + 240.0 + 7.0,
-            "four share one memory pipe"
+            [1.0, 4.0, 16.0].map(|w| cycles(latency, w)),
+            [100.0, 100.0, 25.0]
         );
+        let issue = cost(0.0, 10.0, none, 7.0);
+        assert!(
+            [1.0, 16.0]
+                .map(|w| cycles(issue, w))
+                .iter()
+                .all(|&c| c > 10.0 && c < 17.0)
+        );
+        let memory = cost(0.0, 0.0, traffic, 0.0);
+        assert_eq!(cycles(memory, 1.0), 60.0, "one runs alone");
+        assert_eq!(cycles(memory, 4.0), 240.0, "four share one pipe");
+    }
+
+    /// Four threads of 64 KB each fill the first-level cache.
+    #[test]
+    fn what_is_accessed_between_two_accesses_to_a_slot_takes_cache_from_it() {
+        let machine = Machine::H200;
+        let resources = Resources {
+            sm: Sm::from_number(90).unwrap(),
+            registers: 40,
+            block_threads: 4,
+            shared: 0,
+            frame: 64 * 1024,
+        };
+        let misses = |local_loads: f64, global: f64, blocks: f64| {
+            let traffic = Traffic {
+                local_loads,
+                global,
+                ..Traffic::default()
+            };
+            let cache = machine.first_level_bytes;
+            resources
+                .misses(&machine, &traffic, blocks, cache)
+                .first_level
+        };
+        let slots = 16.0 * 1024.0;
+        assert_eq!(misses(slots, 0.0, 1.0), 0.0, "frames fit");
+        assert_eq!(misses(slots, 0.0, 2.0), 0.5, "half of them do");
         assert_eq!(
-            cycles(16.0),
-            25.0 + 10.0 + 240.0 + 7.0,
-            "four to a scheduler"
+            misses(slots, slots, 1.0),
+            0.5,
+            "as much of global memory comes between"
         );
+        assert_eq!(misses(2.0 * slots, 2.0 * slots, 1.0), 0.5, "as often");
+        assert_eq!(misses(0.0, slots, 2.0), 0.0, "there is nothing to miss");
+    }
+
+    #[test]
+    fn each_level_of_memory_takes_its_cycles() {
+        let machine = Machine::H200;
+        let far = Misses {
+            first_level: 1.0,
+            second_level: 1.0,
+        };
+        let traffic = |local_loads: f64, local_stores: f64, global: f64| Traffic {
+            shared: 0.0,
+            local_loads,
+            local_stores,
+            global,
+        };
+        let near = |traffic: Traffic| traffic.cycles(&machine, Misses::default());
+        assert_eq!(near(traffic(1.0, 0.0, 0.0)), machine.access);
+        let store = machine.access + machine.write_through;
+        assert_eq!(near(traffic(0.0, 1.0, 0.0)), store);
+        let load = machine.access + machine.second_level + machine.device_memory;
+        assert_eq!(traffic(1.0, 0.0, 0.0).cycles(&machine, far), load);
+        let global = near(traffic(0.0, 0.0, 1.0));
+        assert!(global > machine.access + machine.second_level && global < load);
     }
 
     /// 32 blocks of a warp could be resident, and the grid has 8 for each multiprocessor.

@@ -4,7 +4,7 @@
 //! results, not the sum of its waits.
 
 use super::Machine;
-use super::warp::{Cost, Misses};
+use super::warp::{Cost, Misses, Traffic};
 use warpalloc::analysis::{Loops, Order};
 use warpalloc::function::{Function, Inst, Kind, Role};
 
@@ -40,7 +40,7 @@ pub(super) fn simulate(machine: &Machine, function: &Function, misses: Misses) -
             }
             own.latency = own.latency.max(end);
             own.issue += step.issue * fetch;
-            own.memory += step.memory;
+            own.traffic.add(step.traffic, 1.0);
             if let Some((unit, cycles)) = step.unit {
                 own.units[unit] += cycles;
             }
@@ -123,8 +123,8 @@ struct Step {
     latency: f64,
     /// Slots of the scheduler.
     issue: f64,
-    /// Cycles of the memory pipe.
-    memory: f64,
+    /// What it moves to and from memory.
+    traffic: Traffic,
     /// The unit that computes it, and for how long.
     unit: Option<(usize, f64)>,
 }
@@ -144,47 +144,43 @@ impl Step {
             Some(Step {
                 latency,
                 issue,
-                memory: 0.0,
+                traffic: Traffic::default(),
                 unit: Some((unit, cycles)),
             })
         };
-        let access = |latency: f64, per_word: f64| {
+        let access = |latency: f64, moves: fn(&mut Traffic) -> &mut f64| {
+            let mut traffic = Traffic::default();
+            *moves(&mut traffic) = words(opcode);
             Some(Step {
                 latency,
                 issue: 1.0,
-                memory: per_word * words(opcode),
+                traffic,
                 unit: None,
             })
         };
+        let shared = |latency: f64| access(latency, |traffic| &mut traffic.shared);
+        let global = |latency: f64| access(latency, |traffic| &mut traffic.global);
         // Spill code reaches the frame by generic addresses, with accesses that ptxas leaves in place.
         let spaces = ["local", "global", "shared", "param", "const"];
         let is_generic = !spaces.into_iter().any(begins);
         let in_frame = has("local") || is_generic && (has("relaxed") || has("volatile"));
-        let beyond = misses.first_level * machine.second_level_pipe
-            + misses.second_level * machine.device_memory_pipe;
         match name {
             "ld" | "ldu" if begins("param") || has("const") => None,
-            "ld" | "ldu" if begins("shared") => {
-                access(machine.shared_load, machine.shared_load_pipe)
-            }
+            "ld" | "ldu" if begins("shared") => shared(machine.shared_load),
             "ld" | "ldu" if in_frame => access(
                 machine.local_load + misses.first_level * machine.miss,
-                machine.local_load_pipe + beyond,
+                |traffic| &mut traffic.local_loads,
             ),
-            "ld" | "ldu" => access(machine.global_load, machine.global_load_pipe),
-            "st" if begins("shared") => access(machine.fixed, machine.shared_store_pipe),
-            "st" if in_frame => access(machine.fixed, machine.local_store_pipe + beyond),
-            "st" => access(machine.fixed, machine.global_store_pipe),
-            "ldmatrix" => access(machine.shared_load, machine.shared_load_pipe),
-            "wmma" if has("load") && begins("shared") => {
-                access(machine.shared_load, machine.shared_load_pipe)
-            }
-            "wmma" if has("load") => access(machine.global_load, machine.global_load_pipe),
-            "wmma" if has("store") => access(machine.fixed, machine.global_store_pipe),
-            "atom" | "tex" | "tld4" | "suld" => {
-                access(machine.global_load, machine.global_load_pipe)
-            }
-            "red" | "sust" | "stmatrix" | "cp" => access(machine.fixed, machine.global_store_pipe),
+            "ld" | "ldu" => global(machine.global_load),
+            "st" if begins("shared") => shared(machine.fixed),
+            "st" if in_frame => access(machine.fixed, |traffic| &mut traffic.local_stores),
+            "st" => global(machine.fixed),
+            "ldmatrix" => shared(machine.shared_load),
+            "wmma" if has("load") && begins("shared") => shared(machine.shared_load),
+            "wmma" if has("load") => global(machine.global_load),
+            "wmma" if has("store") => global(machine.fixed),
+            "atom" | "tex" | "tld4" | "suld" => global(machine.global_load),
+            "red" | "sust" | "stmatrix" | "cp" => global(machine.fixed),
             "mma" | "wmma" | "wgmma" => on_unit(machine.other, 1.0, 3, machine.tensor),
             "div" => on_unit(machine.other, DIVISION, 4, machine.transcendental),
             "sin" | "cos" | "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "tanh" => {
@@ -284,25 +280,16 @@ mod tests {
     /// Spill code in local memory is made of these.
     #[test]
     fn generic_accesses_that_stay_in_place_are_those_of_the_frame() {
-        let memory = |body: &str| cost(body, Misses::default()).memory;
-        let machine = Machine::H200;
-        assert_eq!(
-            memory("ld.relaxed.cta.b32 %r1, [%rd1];"),
-            machine.local_load_pipe
-        );
-        assert_eq!(
-            memory("st.volatile.b32 [%rd1], %r1;"),
-            machine.local_store_pipe
-        );
-        assert_eq!(memory("ld.b32 %r1, [%rd1];"), machine.global_load_pipe);
-        assert_eq!(
-            memory("ld.volatile.global.b32 %r1, [%rd1];"),
-            machine.global_load_pipe
-        );
-        assert_eq!(
-            memory("ld.volatile.shared.b32 %r1, [s];"),
-            machine.shared_load_pipe
-        );
+        let traffic = |body: &str| cost(body, Misses::default()).traffic;
+        let load = traffic("ld.relaxed.cta.b32 %r1, [%rd1];");
+        assert_eq!((load.local_loads, load.global), (1.0, 0.0));
+        let store = traffic("st.volatile.b32 [%rd1], %r1;");
+        assert_eq!((store.local_stores, store.global), (1.0, 0.0));
+        for body in ["ld.b32 %r1, [%rd1];", "ld.volatile.global.b32 %r1, [%rd1];"] {
+            let others = traffic(body);
+            assert_eq!((others.local(), others.global), (0.0, 1.0));
+        }
+        assert_eq!(traffic("ld.volatile.shared.b32 %r1, [s];").shared, 1.0);
     }
 
     #[test]
@@ -317,10 +304,7 @@ mod tests {
         );
         assert_eq!(apart.latency, machine.shared_load + 2.0 * machine.fixed);
         assert_eq!(chained.latency, machine.shared_load + machine.fixed);
-        assert_eq!(
-            apart.memory,
-            2.0 * machine.shared_load_pipe + machine.shared_store_pipe
-        );
+        assert_eq!(apart.traffic.shared, 3.0);
     }
 
     #[test]
@@ -340,6 +324,5 @@ mod tests {
         };
         let (near, far) = (cost(body, Misses::default()), cost(body, misses));
         assert_eq!(far.latency - near.latency, Machine::H200.miss);
-        assert!(far.memory > near.memory);
     }
 }

@@ -11,16 +11,52 @@ const SCOREBOARDS: usize = 6;
 /// Units of a scheduler that compute.
 pub(super) const UNITS: usize = 5;
 
-/// What a kernel costs one warp, in cycles.
+/// Words of 4 bytes per thread that the accesses of a warp move.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// To and from shared memory.
+    pub shared: f64,
+    /// From frames in local memory.
+    pub local_loads: f64,
+    /// To frames in local memory.
+    pub local_stores: f64,
+    /// To and from global memory.
+    pub global: f64,
+}
+
+impl Traffic {
+    pub(super) fn add(&mut self, other: Traffic, frequency: f64) {
+        self.shared += other.shared * frequency;
+        self.local_loads += other.local_loads * frequency;
+        self.local_stores += other.local_stores * frequency;
+        self.global += other.global * frequency;
+    }
+
+    /// Accesses to frames.
+    pub fn local(&self) -> f64 {
+        self.local_loads + self.local_stores
+    }
+
+    /// Cycles that the accesses of one warp take of a multiprocessor's share of all memory.
+    pub fn cycles(&self, machine: &Machine, misses: Misses) -> f64 {
+        let access = machine.access * (self.shared + self.local() + self.global);
+        let loads = self.global + misses.first_level * self.local_loads;
+        let second_level = machine.second_level * loads + machine.write_through * self.local_stores;
+        let beyond = machine.global_beyond * self.global + misses.second_level * self.local();
+        access + second_level + machine.device_memory * beyond
+    }
+}
+
+/// What a kernel costs one warp.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// Until it ends.
+    /// Cycles until it ends.
     pub latency: f64,
-    /// Of its scheduler.
+    /// Cycles of its scheduler.
     pub issue: f64,
-    /// Of the memory pipe.
-    pub memory: f64,
-    /// Of each unit of its scheduler that computes.
+    /// What it moves to and from memory.
+    pub traffic: Traffic,
+    /// Cycles of each unit of its scheduler that computes.
     pub units: [f64; UNITS],
     /// Instructions that no allocator adds or removes. A loop that ptxas unrolled in one
     /// candidate and not in another has more of them per iteration.
@@ -31,7 +67,7 @@ impl Cost {
     pub(super) fn add(&mut self, block: &Cost, frequency: f64) {
         self.latency += block.latency * frequency;
         self.issue += block.issue * frequency;
-        self.memory += block.memory * frequency;
+        self.traffic.add(block.traffic, frequency);
         for (sum, cycles) in self.units.iter_mut().zip(block.units) {
             *sum += cycles * frequency;
         }
@@ -133,7 +169,7 @@ impl Warp<'_> {
         hold(control.read_scoreboard, self.machine.source_read);
         self.now += f64::from(control.stall.max(1));
         self.cost.issue += self.machine.issue.max(self.fetch);
-        self.cost.memory += pipe_cycles(self.machine, inst, self.misses);
+        self.cost.traffic.add(traffic(inst), 1.0);
         if let Some((unit, cycles)) = unit(self.machine, inst) {
             self.cost.units[unit] += cycles;
         }
@@ -166,27 +202,20 @@ fn unit(machine: &Machine, inst: &Inst) -> Option<(usize, f64)> {
     }
 }
 
-fn pipe_cycles(machine: &Machine, inst: &Inst, misses: Misses) -> f64 {
-    let Some(memory) = inst.memory() else {
-        return 0.0;
-    };
-    let words = f64::from(memory.bytes.unwrap_or(4).max(4)) / 4.0;
-    let per_word = match (memory.space, memory.effect) {
-        (Space::Constant, _) => 0.0,
-        (Space::Shared, Effect::Load) => machine.shared_load_pipe,
-        (Space::Shared, _) => machine.shared_store_pipe,
-        (Space::Local | Space::Generic, effect) => {
-            let hit = match effect {
-                Effect::Load => machine.local_load_pipe,
-                _ => machine.local_store_pipe,
-            };
-            hit + misses.first_level * machine.second_level_pipe
-                + misses.second_level * machine.device_memory_pipe
+fn traffic(inst: &Inst) -> Traffic {
+    let mut traffic = Traffic::default();
+    if let Some(memory) = inst.memory() {
+        let words = f64::from(memory.bytes.unwrap_or(4).max(4)) / 4.0;
+        match (memory.space, memory.effect) {
+            (Space::Constant, _) => {}
+            (Space::Shared, _) => traffic.shared = words,
+            // A generic access of an allocated kernel is one to its frame.
+            (Space::Local | Space::Generic, Effect::Load) => traffic.local_loads = words,
+            (Space::Local | Space::Generic, _) => traffic.local_stores = words,
+            _ => traffic.global = words,
         }
-        (_, Effect::Load) => machine.global_load_pipe,
-        _ => machine.global_store_pipe,
-    };
-    words * per_word
+    }
+    traffic
 }
 
 /// How much of the kernel's own work an instruction does: spill code, moves and addresses are

@@ -29,18 +29,24 @@ fn bytes_of<T>(vec: &Vec<T>) -> usize {
 }
 
 impl Scratch {
-    /// An empty vector with room for `capacity` items: the smallest spare one that has it,
-    /// or else the largest, made larger.
+    /// An empty vector with room for `capacity` items: the smallest spare one that has it, or
+    /// else a new one.
     pub fn take<T: Send + 'static>(&self, capacity: usize) -> Vec<T> {
-        let mut vec = self.chosen(|spares: &mut Vec<Vec<T>>| {
+        let spare = self.with_room(capacity);
+        spare.unwrap_or_else(|| Vec::with_capacity(capacity))
+    }
+
+    /// The smallest spare vector with room for `capacity` items. Where there is none, the
+    /// largest is freed: the one that is made instead comes back in its place.
+    fn with_room<T: Send + 'static>(&self, capacity: usize) -> Option<Vec<T>> {
+        let vec = self.chosen(|spares: &mut Vec<Vec<T>>| {
             let fit = spares.partition_point(|spare| spare.capacity() < capacity);
             match fit < spares.len() {
                 true => Some(spares.remove(fit)),
                 false => spares.pop(),
             }
         });
-        vec.reserve(capacity);
-        vec
+        (vec.capacity() >= capacity).then_some(vec)
     }
 
     /// An empty vector for nobody knows how many items: the largest spare one.
@@ -50,9 +56,14 @@ impl Scratch {
 
     /// A vector of `len` items that are all `item`.
     pub fn filled<T: Clone + Send + 'static>(&self, item: T, len: usize) -> Vec<T> {
-        let mut vec = self.take(len);
-        vec.resize(len, item);
-        vec
+        match self.with_room(len) {
+            Some(mut vec) => {
+                vec.resize(len, item);
+                vec
+            }
+            // Zeros need not be written where memory is new.
+            None => vec![item; len],
+        }
     }
 
     /// A vector of `items`.

@@ -93,17 +93,6 @@ impl<K: EntityRef, T: Copy + Send + 'static> Rows<K, T> {
         rows
     }
 
-    /// Lists that stand one after the other in `items`: that of key `k` from `starts[k]` up to
-    /// `starts[k + 1]`.
-    pub fn from_parts(starts: Vec<u32>, items: Vec<T>) -> Rows<K, T> {
-        debug_assert_eq!(starts.last().map(|&end| end as usize), Some(items.len()));
-        Rows {
-            starts,
-            items,
-            key: PhantomData,
-        }
-    }
-
     /// No lists yet, with room for `keys` of them and `items` items in all.
     pub fn with_capacity(keys: usize, items: usize, scratch: &Scratch) -> Rows<K, T> {
         let mut starts = scratch.take(keys + 1);

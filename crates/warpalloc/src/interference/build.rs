@@ -1,14 +1,15 @@
 //! From live sets to edges.
 
+use super::Interference;
 use super::crowd::Crowd;
-use super::{CONDITIONAL, Interference};
+use super::rows::Condition;
 use crate::analysis::{Cfg, Liveness};
 use crate::function::{Clobbers, Inst, Kind, Role};
 use crate::ir::{Op, Program, Value};
 use crate::scratch::Scratch;
 use crate::target::UnitSet;
 use crate::target::{File, Target};
-use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -244,47 +245,26 @@ impl Build<'_> {
     }
 
     fn finish(self, scratch: &Scratch) -> Interference {
-        let values = self.program.values.len();
-        let (rows, peaks) = self.crowd.finish(scratch);
-        let mut interference = Interference {
+        let both_ways = |(&(a, b), distance): (&(Value, Value), &Option<i32>)| {
+            let may_overlap = distance.is_some();
+            [(a, b), (b, a)].map(|(of, other)| Condition {
+                of,
+                other,
+                may_overlap,
+            })
+        };
+        let mut conditions: Vec<Condition> = self.conditions.iter().flat_map(both_ways).collect();
+        conditions.sort_unstable();
+        let (rows, peaks) = self.crowd.finish(&conditions, scratch);
+        let distances = self.conditions.into_iter();
+        Interference {
             rows,
-            distances: FxHashMap::default(),
+            distances: distances
+                .filter_map(|(pair, at)| Some((pair, at?)))
+                .collect(),
             occurring: self.occurring,
             clobbered: self.clobbered,
             peaks,
-        };
-        let mut conditions: Vec<_> = self.conditions.into_iter().collect();
-        conditions.retain(|&((a, b), _)| !interference.interferes(a, b));
-        if !conditions.is_empty() {
-            interference.add_conditions(values, &conditions, scratch);
         }
-        interference
-    }
-}
-
-impl Interference {
-    /// Adds edges between values that do not interfere yet.
-    fn add_conditions(
-        &mut self,
-        values: usize,
-        conditions: &[((Value, Value), Option<i32>)],
-        scratch: &Scratch,
-    ) {
-        let mut more: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
-        for &((a, b), distance) in conditions {
-            let flag = if distance.is_some() { CONDITIONAL } else { 0 };
-            more[a].push(b.index() as u32 | flag);
-            more[b].push(a.index() as u32 | flag);
-            if let Some(distance) = distance {
-                self.distances.insert((a, b), distance);
-            }
-        }
-        for (value, row) in more.iter_mut().filter(|(_, row)| !row.is_empty()) {
-            row.extend_from_slice(self.rows.row(value));
-            row.sort_unstable_by_key(|entry| entry & !CONDITIONAL);
-        }
-        let replaced = |value| Some(more[value].as_slice()).filter(|row| !row.is_empty());
-        let rows = self.rows.replaced_in(values, replaced, scratch);
-        std::mem::replace(&mut self.rows, rows).recycle(scratch);
     }
 }

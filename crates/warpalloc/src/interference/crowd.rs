@@ -5,8 +5,9 @@
 //! pressure since some time is then the first entry that is not older, and it is asked for
 //! once per value and block.
 
-use super::rows::Log;
-use crate::analysis::{LiveSet, Liveness, Rows};
+use super::log::Log;
+use super::rows::{Condition, Neighbours};
+use crate::analysis::{LiveSet, Liveness};
 use crate::function::{Block, Role};
 use crate::ir::{Program, Value};
 use crate::scratch::Scratch;
@@ -136,8 +137,12 @@ impl Crowd {
 
     /// The neighbours of each value, and the most units of its file in use at once while it is
     /// live.
-    pub(super) fn finish(self, scratch: &Scratch) -> (Rows<Value, u32>, Vec<u16>) {
-        let rows = self.log.into_rows(&self.file_of, scratch);
+    pub(super) fn finish(
+        self,
+        conditions: &[Condition],
+        scratch: &Scratch,
+    ) -> (Neighbours, Vec<u16>) {
+        let rows = self.log.into_rows(&self.file_of, conditions, scratch);
         for of_file in self.files {
             of_file.live.recycle(scratch);
         }

@@ -15,33 +15,31 @@
 //! *Clobbers.* The registers that an instruction clobbers become forbidden units of every
 //! value that is live across it.
 //!
-//! *Representation.* One sorted row of neighbours per value, all in one piece of memory,
-//! made from a log of definitions and live sets: linear in the edges, and no table over pairs
-//! of values. A caller with many tests against one value marks its row first; a
-//! single test searches the shorter row.
+//! *Representation.* One sorted row of neighbours per value, as 16-bit steps in one piece of
+//! memory, made from a log of definitions and live sets: linear in the edges, and no table
+//! over pairs of values. A row is read from its beginning, so that a caller with tests against
+//! one value marks its row first.
 
 mod build;
 mod crowd;
+mod log;
 mod rows;
 
 use crate::target::UnitSet;
 pub use build::{CopiedPart, copied_parts};
 
-use crate::analysis::Rows;
 use crate::ir::Value;
 use crate::scratch::Scratch;
 use crate::stats::GraphStats;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use rows::Neighbours;
 use rustc_hash::FxHashMap;
-
-/// Set in a row entry whose edge is conditional.
-const CONDITIONAL: u32 = 1 << 31;
 
 /// The interference of a program's values.
 #[derive(Clone, Debug)]
 pub struct Interference {
     /// Neighbours in ascending order.
-    rows: Rows<Value, u32>,
+    rows: Neighbours,
     /// For conditional edges `(a, b)`: where `b` starts, counted from the start of `a`.
     distances: FxHashMap<(Value, Value), i32>,
     occurring: EntitySet<Value>,
@@ -60,16 +58,13 @@ pub struct Edge {
 
 impl Interference {
     /// The edges of `value`, neighbours in ascending order.
-    pub fn edges(&self, value: Value) -> impl ExactSizeIterator<Item = Edge> + '_ {
-        self.row(value).iter().map(|&entry| Edge {
-            value: Value::new((entry & !CONDITIONAL) as usize),
-            conditional: entry & CONDITIONAL != 0,
-        })
+    pub fn edges(&self, value: Value) -> impl Iterator<Item = Edge> + '_ {
+        self.rows.edges(value)
     }
 
     /// How many values `value` interferes with.
     pub fn degree(&self, value: Value) -> usize {
-        self.row(value).len()
+        self.rows.degree(value)
     }
 
     /// Where `b` starts, counted in units from the start of `a`, if that is the one way in
@@ -80,18 +75,6 @@ impl Interference {
         } else {
             self.distances.get(&(b, a)).map(|d| -d)
         }
-    }
-
-    /// Whether `a` and `b` interfere, be it conditionally.
-    pub fn interferes(&self, a: Value, b: Value) -> bool {
-        let (row, other) = if self.degree(a) <= self.degree(b) {
-            (self.row(a), b)
-        } else {
-            (self.row(b), a)
-        };
-        let key = other.index() as u32;
-        row.binary_search_by_key(&key, |entry| entry & !CONDITIONAL)
-            .is_ok()
     }
 
     /// Whether the program reads or writes `value` anywhere.
@@ -131,13 +114,9 @@ impl Interference {
     }
 
     /// Leaves its memory to others.
-    pub fn recycle(mut self, scratch: &Scratch) {
+    pub fn recycle(self, scratch: &Scratch) {
         self.rows.recycle(scratch);
         scratch.give(self.peaks);
-    }
-
-    fn row(&self, value: Value) -> &[u32] {
-        self.rows.row(value)
     }
 }
 
@@ -191,8 +170,8 @@ mod tests {
             let liveness = Facts::of(program).liveness;
             let graph = Interference::build(program, target, &liveness, &Default::default());
             let [source, pinned, copy] = [0, 1, 2].map(Value::from_u32);
-            assert!(graph.interferes(source, pinned));
-            assert!(graph.interferes(pinned, copy));
+            let neighbours = graph.edges(pinned).map(|edge| edge.value);
+            assert_eq!(neighbours.collect::<Vec<_>>(), [source, copy]);
         });
     }
 

@@ -17,6 +17,7 @@ use crate::interference::Interference;
 use crate::ir::{Program, Value};
 use crate::scratch::Scratch;
 use crate::target::Target;
+use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use rows::BodyRows;
 
@@ -74,14 +75,20 @@ pub struct Graph<'a> {
     squeeze: Squeeze,
     /// One entry per body.
     nodes: Vec<Node>,
+    /// What spilling each body costs.
+    costs: Vec<f32>,
     /// The edges of bodies, while they are what they were when degrees were counted.
     rows: Option<BodyRows>,
+    /// The body of every value whose body is in the graph and has no place yet, while bodies are
+    /// what they were when degrees were counted.
+    seats: Option<Vec<PackedOption<BodyId>>>,
     /// The shape of each value on its own.
     values: Vec<ShapeId>,
     /// Scratch: neighbours of one body.
     around: Vec<Neighbour>,
-    /// Scratch: where each body stands in the list of neighbours being made.
-    marks: Vec<(u32, u32)>,
+    /// Scratch: where each body stands in the list of neighbours being made, if it is marked.
+    listed_at: Vec<u32>,
+    /// What marks the nodes of that list.
     epoch: u32,
     /// How many edges were looked at so far, which the time of simplifying follows.
     pub visits: u64,
@@ -129,24 +136,40 @@ impl Shared {
     }
 }
 
+/// What walks along edges ask of a body, and nothing else: a walk meets as many as it has edges.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    status: Status,
-    shape: ShapeId,
-    places: u32,
     degree: u32,
-    cost: f32,
+    /// The epoch of the last list of neighbours that has it.
+    mark: u32,
+    places: u16,
+    shape: ShapeId,
+    status: Status,
     /// Its members live only where the file has registers to spare.
     roomy: bool,
 }
 
 impl Node {
     fn is_low(&self) -> bool {
-        self.degree < self.places
+        self.degree < u32::from(self.places)
     }
 
     fn is_significant(&self, factor: f32) -> bool {
-        super::conservative::is_significant(self.degree, self.places, factor)
+        super::conservative::is_significant(self.degree, self.places.into(), factor)
+    }
+
+    fn relieve(&mut self, by: u32) -> Relief {
+        let was_low = self.is_low();
+        self.degree = self.degree.saturating_sub(by);
+        match (was_low, self.is_low()) {
+            (false, true) => Relief::NewlyLow,
+            _ => Relief::Lower,
+        }
+    }
+
+    /// Whether the list of this `epoch` does not have it yet; it has it then.
+    fn is_new_in(&mut self, epoch: u32) -> bool {
+        std::mem::replace(&mut self.mark, epoch) != epoch
     }
 }
 
@@ -178,14 +201,14 @@ impl<'a> Graph<'a> {
         let nodes: Vec<Node> = scratch.collected(bodies.keys().map(|id| {
             let body = bodies.get(id);
             Node {
+                degree: 0,
+                mark: 0,
+                places: body.starts.len() as u16,
+                shape: squeeze.shape(body.shape),
                 status: match body.fixed {
                     true => Status::Fixed,
                     false => Status::Active,
                 },
-                shape: squeeze.shape(body.shape),
-                places: body.starts.len() as u32,
-                degree: 0,
-                cost: body.members.iter().map(|m| costs[m.value]).sum(),
                 roomy: {
                     let units = target.file(body.file).capacity as f32;
                     let peaks = body.members.iter().map(|m| interference.peak(m.value));
@@ -193,13 +216,19 @@ impl<'a> Graph<'a> {
                 },
             }
         }));
+        let cost = |id| {
+            let members = bodies.get(id).members.iter();
+            members.map(|m| costs[m.value]).sum()
+        };
         let mut graph = Graph {
             interference,
-            marks: scratch.filled((0, 0), nodes.len()),
+            listed_at: scratch.filled(0, nodes.len()),
+            costs: scratch.collected(bodies.keys().map(cost)),
             bodies,
             squeeze,
             nodes,
             rows: None,
+            seats: None,
             values,
             around: Vec::new(),
             epoch: 0,
@@ -224,8 +253,9 @@ impl<'a> Graph<'a> {
         self.drop_rows();
         self.bodies.recycle(self.scratch);
         self.scratch.give(self.nodes);
+        self.scratch.give(self.costs);
         self.scratch.give(self.values);
-        self.scratch.give(self.marks);
+        self.scratch.give(self.listed_at);
     }
 
     /// What has become of `body`.
@@ -240,12 +270,12 @@ impl<'a> Graph<'a> {
 
     /// In how many places `body` may start.
     pub fn places(&self, body: BodyId) -> u32 {
-        self.nodes[body.index()].places
+        self.nodes[body.index()].places.into()
     }
 
     /// What spilling all of `body` costs.
     pub fn cost(&self, body: BodyId) -> f32 {
-        self.nodes[body.index()].cost
+        self.costs[body.index()]
     }
 
     /// Whether `body` lives only where the file has registers to spare.
@@ -270,24 +300,24 @@ impl<'a> Graph<'a> {
                 let Some(other) = self.bodies.of(edge.value) else {
                     continue;
                 };
-                let node = &self.nodes[other.index()];
+                let node = &mut self.nodes[other.index()];
                 if node.status != Status::Active || other == body {
                     continue;
                 }
                 let suffers = self.squeeze.blocked(node.shape, member_shape);
                 let inflicts = self.squeeze.blocked(shape, self.values[edge.value.index()]);
-                let mark = &mut self.marks[other.index()];
-                if mark.0 == self.epoch {
-                    let known = &mut out[mark.1 as usize];
-                    known.suffers += suffers;
-                    known.inflicts += inflicts;
-                } else {
-                    *mark = (self.epoch, out.len() as u32);
+                let at = &mut self.listed_at[other.index()];
+                if node.is_new_in(self.epoch) {
+                    *at = out.len() as u32;
                     out.push(Neighbour {
                         body: other,
                         suffers,
                         inflicts,
                     });
+                } else {
+                    let known = &mut out[*at as usize];
+                    known.suffers += suffers;
+                    known.inflicts += inflicts;
                 }
             }
         }
@@ -325,12 +355,7 @@ impl<'a> Graph<'a> {
         if node.status != Status::Active {
             return Relief::Gone;
         }
-        let was_low = node.is_low();
-        node.degree = node.degree.saturating_sub(by);
-        match (was_low, node.is_low()) {
-            (false, true) => Relief::NewlyLow,
-            _ => Relief::Lower,
-        }
+        node.relieve(by)
     }
 
     /// Whether `body` counts as hard to colour when a merge is considered.
@@ -352,13 +377,13 @@ impl<'a> Graph<'a> {
                     let Some(other) = self.bodies.of(edge.value) else {
                         continue;
                     };
-                    let node = &self.nodes[other.index()];
+                    let node = &mut self.nodes[other.index()];
                     if node.status != Status::Active || other == a || other == b {
                         continue;
                     }
-                    let mark = &mut self.marks[other.index()];
-                    if mark.0 != self.epoch {
-                        *mark = (self.epoch, out.len() as u32);
+                    let at = &mut self.listed_at[other.index()];
+                    if node.is_new_in(self.epoch) {
+                        *at = out.len() as u32;
                         out.push(Shared {
                             body: other,
                             suffers: [0; 2],
@@ -366,7 +391,7 @@ impl<'a> Graph<'a> {
                             inflicts: 0,
                         });
                     }
-                    let known = &mut out[mark.1 as usize];
+                    let known = &mut out[*at as usize];
                     known.suffers[index] += self.squeeze.blocked(node.shape, member_shape);
                     known.bounds[index] = self.squeeze.blocked(node.shape, shape);
                     // The merged body's step is at least either side's, so this is a bound.
@@ -388,16 +413,17 @@ impl<'a> Graph<'a> {
         self.nodes[gone.index()].status = Status::Merged;
         let fixed = self.bodies.get(kept).fixed;
         self.nodes[kept.index()] = Node {
+            degree: 0,
+            mark: 0,
+            places: joint.starts.len() as u16,
+            shape: self.squeeze.shape(joint.shape),
             status: match fixed {
                 true => Status::Fixed,
                 false => Status::Active,
             },
-            shape: self.squeeze.shape(joint.shape),
-            places: joint.starts.len() as u32,
-            degree: 0,
-            cost,
             roomy,
         };
+        self.costs[kept.index()] = cost;
         if fixed {
             self.claim(kept);
         }
@@ -462,7 +488,7 @@ impl<'a> Graph<'a> {
                 if let Some(start) = spare {
                     starts.insert(start as usize);
                 }
-                self.nodes[other.index()].places = starts.len() as u32;
+                self.nodes[other.index()].places = starts.len() as u16;
             }
         }
     }

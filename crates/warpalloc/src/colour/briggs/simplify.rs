@@ -286,20 +286,29 @@ impl<'a, 'm> Simplifier<'a, 'm> {
         }
     }
 
-    /// The same while no move waits and the edges are written down, where nobody asks who
-    /// counts against merges; nothing happens where they are not.
+    /// The same while no move waits, where nobody asks who counts against merges. Neighbours
+    /// are read where they were written down, or else off the row of the body's only value;
+    /// nothing happens where neither is possible.
     fn remove_unobserved(&mut self, body: BodyId) -> bool {
-        let Some(row) = self.graph.take_row(body) else {
+        if let Some(row) = self.graph.take_row(body) {
+            self.graph.remove(body);
+            for &(neighbour, by) in row.entries() {
+                let relief = self.graph.relieve(neighbour, by);
+                self.list_relieved(neighbour, relief);
+            }
+            self.graph.put_back(row);
+        } else if let Some(value) = self.graph.remove_only_value(body) {
+            let (interference, shape) = (self.graph.interference, self.graph.shape_of(body));
+            for edge in interference.edges(value) {
+                if let Some((neighbour, relief)) = self.graph.relieve_beside(edge.value, shape) {
+                    self.list_relieved(neighbour, relief);
+                }
+            }
+        } else {
             return false;
-        };
-        self.graph.remove(body);
+        }
         self.lists[body.index()] = List::None;
         self.stack.push(body);
-        for &(neighbour, by) in row.entries() {
-            let relief = self.graph.relieve(neighbour, by);
-            self.list_relieved(neighbour, relief);
-        }
-        self.graph.put_back(row);
         true
     }
 

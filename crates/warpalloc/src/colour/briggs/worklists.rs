@@ -27,9 +27,27 @@ pub struct Ease {
 /// [`Ease`], of which the degree is the last part, then lower number.
 #[derive(Debug, Default)]
 pub struct SimplifyHeap {
-    heap: Vec<(Ease, BodyId)>,
+    heap: Vec<Entry>,
     /// Where each body stands in the heap, plus one.
     places: Vec<u32>,
+}
+
+/// A body and its [`Ease`] in one number, which is compared in one step. The degree of what is
+/// safe is below its places, and so has 16 bits at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry(u64);
+
+impl Entry {
+    fn new(ease: Ease, body: BodyId) -> Entry {
+        debug_assert!(ease.width < 1 << 15 && ease.degree < 1 << 16);
+        let ease =
+            u64::from(ease.copied) << 31 | u64::from(ease.width) << 16 | u64::from(ease.degree);
+        Entry(ease << 32 | body.index() as u64)
+    }
+
+    fn body(self) -> BodyId {
+        BodyId::new(self.0 as u32 as usize)
+    }
 }
 
 impl SimplifyHeap {
@@ -43,15 +61,16 @@ impl SimplifyHeap {
 
     /// Adds `body`, or lowers its ease.
     pub fn set(&mut self, body: BodyId, ease: Ease) {
+        let entry = Entry::new(ease, body);
         match self.places[body.index()] {
             0 => {
-                self.heap.push((ease, body));
+                self.heap.push(entry);
                 self.rise(self.heap.len() - 1);
             }
             place => {
                 let at = place as usize - 1;
-                debug_assert!(ease <= self.heap[at].0);
-                self.heap[at].0 = ease;
+                debug_assert!(entry <= self.heap[at]);
+                self.heap[at] = entry;
                 self.rise(at);
             }
         }
@@ -59,7 +78,7 @@ impl SimplifyHeap {
 
     /// Takes the body of the least ease out.
     pub fn pop(&mut self) -> Option<BodyId> {
-        let &(_, body) = self.heap.first()?;
+        let body = self.heap.first()?.body();
         self.heap.swap_remove(0);
         self.places[body.index()] = 0;
         if !self.heap.is_empty() {
@@ -97,7 +116,7 @@ impl SimplifyHeap {
     }
 
     fn note(&mut self, at: usize) {
-        self.places[self.heap[at].1.index()] = at as u32 + 1;
+        self.places[self.heap[at].body().index()] = at as u32 + 1;
     }
 }
 

@@ -4,8 +4,8 @@
 //! then writes down which body burdens which by how much, and taking the graph apart reads
 //! that row by row. The first merge after that throws the rows away.
 
-use super::{Graph, Status};
-use crate::coalesce::BodyId;
+use super::{Graph, Relief, Status};
+use crate::coalesce::{BodyId, ShapeId};
 use crate::interference::Edge;
 use crate::ir::Value;
 use cranelift_entity::EntityRef;
@@ -57,18 +57,21 @@ impl Graph<'_> {
             }
         }
         rows.starts.push(rows.entries.len() as u32);
-        self.scratch.give(seats);
         self.rows = Some(rows);
         if !is_kept {
             self.drop_rows();
         }
+        self.seats = Some(seats);
     }
 
-    /// Forgets the edges that were written down.
+    /// Forgets the edges that were written down, and where values were.
     pub(super) fn drop_rows(&mut self) {
         if let Some(rows) = self.rows.take() {
             self.scratch.give(rows.starts);
             self.scratch.give(rows.entries);
+        }
+        if let Some(seats) = self.seats.take() {
+            self.scratch.give(seats);
         }
     }
 
@@ -95,10 +98,8 @@ impl Graph<'_> {
                 let Some(other) = seat_of(edge) else {
                     continue;
                 };
-                let mark = &mut self.marks[other.index()];
-                if mark.0 != self.epoch {
-                    mark.0 = self.epoch;
-                    let node = &mut self.nodes[other.index()];
+                let node = &mut self.nodes[other.index()];
+                if node.is_new_in(self.epoch) {
                     let blocked = u32::from(by_body[node.shape.index()]);
                     node.degree += blocked;
                     out.push((other, blocked));
@@ -113,13 +114,14 @@ impl Graph<'_> {
                 let Some(other) = seat_of(edge).filter(|&other| other != body) else {
                     continue;
                 };
-                let blocked = u32::from(by_member[self.nodes[other.index()].shape.index()]);
-                let mark = &mut self.marks[other.index()];
-                if mark.0 == self.epoch {
-                    out[mark.1 as usize].1 += blocked;
-                } else {
-                    *mark = (self.epoch, out.len() as u32);
+                let node = &mut self.nodes[other.index()];
+                let blocked = u32::from(by_member[node.shape.index()]);
+                let at = &mut self.listed_at[other.index()];
+                if node.is_new_in(self.epoch) {
+                    *at = out.len() as u32;
                     out.push((other, blocked));
+                } else {
+                    out[*at as usize].1 += blocked;
                 }
             }
         }
@@ -179,13 +181,37 @@ impl Graph<'_> {
             let Some(other) = self.bodies.of(edge.value) else {
                 continue;
             };
-            let node = &self.nodes[other.index()];
-            let mark = &mut self.marks[other.index()].0;
-            if node.status == Status::Active && *mark != self.epoch {
-                *mark = self.epoch;
+            let node = &mut self.nodes[other.index()];
+            if node.status == Status::Active && node.is_new_in(self.epoch) {
                 out.push((other, u32::from(by_body[node.shape.index()])));
             }
         }
+    }
+
+    /// Takes `body` out of the graph, and returns its only value, whose neighbours are then to be
+    /// [relieved](Graph::relieve_beside). Nothing happens where it has several, or where bodies
+    /// have changed since degrees were counted.
+    pub fn remove_only_value(&mut self, body: BodyId) -> Option<Value> {
+        let value = self.only_value(body)?;
+        let seats = self.seats.as_mut()?;
+        seats[value.index()] = None.into();
+        self.epoch += 1;
+        self.visits += self.bodies.get(body).edges as u64;
+        self.remove(body);
+        Some(value)
+    }
+
+    /// Lowers the degree of the body of `neighbour` by what a body of this `shape` adds to it,
+    /// unless it left the graph or another of its values was met before.
+    pub fn relieve_beside(&mut self, neighbour: Value, shape: ShapeId) -> Option<(BodyId, Relief)> {
+        let seats = self.seats.as_ref()?;
+        let other = seats[neighbour.index()].expand()?;
+        let node = &mut self.nodes[other.index()];
+        if node.status != Status::Active || !node.is_new_in(self.epoch) {
+            return None;
+        }
+        let by = self.squeeze.blocked(node.shape, shape);
+        Some((other, node.relieve(by)))
     }
 
     /// The neighbours of `body` as they were written down, those that left the graph among

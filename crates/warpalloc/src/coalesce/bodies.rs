@@ -46,8 +46,8 @@ pub struct Body {
     pub file: File,
     /// Its outline.
     pub shape: Shape,
-    /// Where it may start.
-    pub starts: UnitSet<8>,
+    /// Where it may start, by its number among all such sets.
+    starts: u32,
     /// It must be in one particular place.
     pub fixed: bool,
     /// How many edges its members have together.
@@ -74,6 +74,11 @@ pub struct Joint {
 pub struct Bodies {
     bodies: PrimaryMap<BodyId, Body>,
     seats: SecondaryMap<Value, Seat>,
+    /// Where bodies may start. The first sets are those of the classes, which nearly all bodies
+    /// share; each other belongs to one body.
+    starts: Vec<UnitSet<8>>,
+    /// How many are of classes.
+    classes: u32,
 }
 
 /// Where a value sits.
@@ -93,14 +98,16 @@ impl Bodies {
         scratch: &Scratch,
     ) -> Bodies {
         let count = program.values.len();
+        let starts = class_starts(target);
         let mut bodies = Bodies {
             bodies: PrimaryMap::from(scratch.take(count)),
             seats: SecondaryMap::new(),
+            classes: starts.len() as u32,
+            starts,
         };
         bodies.seats.resize(count);
-        let starts = ClassStarts::new(target);
         for link in &program.links {
-            bodies.add_link(program, target, interference, &starts, link);
+            bodies.add_link(program, target, interference, link);
         }
         for value in program.values.keys() {
             if interference.occurs(value) && bodies.of(value).is_none() {
@@ -109,7 +116,7 @@ impl Bodies {
                     align: 1,
                     fixed: None,
                 };
-                bodies.add_link(program, target, interference, &starts, &alone);
+                bodies.add_link(program, target, interference, &alone);
             }
         }
         bodies
@@ -120,7 +127,6 @@ impl Bodies {
         program: &Program,
         target: &Target,
         interference: &Interference,
-        class_starts: &ClassStarts,
         link: &Link,
     ) {
         let occurring = link.members.iter().filter(|m| interference.occurs(m.0));
@@ -135,22 +141,12 @@ impl Bodies {
             return;
         };
         let file = target.class(program.values[first.value].class).file;
-        let mut starts = match link.fixed {
-            Some(reg) => {
-                let mut only = UnitSet::EMPTY;
-                only.insert(reg.unit as usize);
-                only
-            }
-            None => UnitSet::multiples_of(link.align).and(&UnitSet::first(target.file(file).units)),
-        };
         let mut shape = Shape {
             width: 0,
             step: link.align as u16,
             residue: 0,
         };
         for m in &members {
-            let of_member = class_starts.of_value(program, target, interference, m.value);
-            starts.intersect(&of_member.down(m.offset as usize));
             let align = target.class(program.values[m.value].class).align as u16;
             shape.width = shape.width.max(m.offset + m.width);
             if align > shape.step {
@@ -158,6 +154,7 @@ impl Bodies {
                 shape.residue = (align - m.offset % align) % align;
             }
         }
+        let starts = self.starts_of(program, target, interference, link, &members);
         let edges = members.iter().map(|m| interference.degree(m.value)).sum();
         let id = self.bodies.next_key();
         for m in &members {
@@ -177,6 +174,45 @@ impl Bodies {
         });
     }
 
+    /// The number of the set of starts that suit `members` and the `link` between them.
+    fn starts_of(
+        &mut self,
+        program: &Program,
+        target: &Target,
+        interference: &Interference,
+        link: &Link,
+        members: &[Member],
+    ) -> u32 {
+        let class = |m: &Member| program.values[m.value].class;
+        if let [only] = members
+            && link.fixed.is_none()
+            && link.align <= 1
+            && only.offset == 0
+            && interference.clobbered(only.value).is_none()
+            && program.values[only.value].forbidden.is_none()
+        {
+            return class(only).index() as u32;
+        }
+        let mut starts = match link.fixed {
+            Some(reg) => UnitSet::of(std::iter::once(reg.unit as usize)),
+            None => UnitSet::multiples_of(link.align),
+        };
+        for m in members {
+            let mut of_member = self.starts[class(m).index()];
+            let class = target.class(class(m));
+            if let Some(clobbered) = interference.clobbered(m.value) {
+                of_member.subtract(&clobbered.blocked_starts(class.width));
+            }
+            if let Some(set) = &program.values[m.value].forbidden {
+                let forbidden = UnitSet::of_file(target, class.file, set);
+                of_member.subtract(&forbidden.blocked_starts(class.width));
+            }
+            starts.intersect(&of_member.down(m.offset as usize));
+        }
+        self.starts.push(starts);
+        self.starts.len() as u32 - 1
+    }
+
     /// Leaves its memory to others.
     pub fn recycle(self, scratch: &Scratch) {
         scratch.give(Vec::from(self.bodies));
@@ -192,9 +228,20 @@ impl Bodies {
         &self.bodies[id]
     }
 
-    /// The body `id`, to be changed.
-    pub fn get_mut(&mut self, id: BodyId) -> &mut Body {
-        &mut self.bodies[id]
+    /// Where the body `id` may start.
+    pub fn starts(&self, id: BodyId) -> &UnitSet<8> {
+        &self.starts[self.bodies[id].starts as usize]
+    }
+
+    /// Says where the body `id` may start.
+    pub fn set_starts(&mut self, id: BodyId, starts: UnitSet<8>) {
+        let number = &mut self.bodies[id].starts;
+        if *number >= self.classes {
+            self.starts[*number as usize] = starts;
+        } else if self.starts[*number as usize] != starts {
+            *number = self.starts.len() as u32;
+            self.starts.push(starts);
+        }
     }
 
     /// The body of `value`, unless it does not occur.
@@ -247,8 +294,9 @@ impl Bodies {
         let (x, y) = (&self.bodies[a], &self.bodies[b]);
         let (low, high) = if distance >= 0 { (x, y) } else { (y, x) };
         let distance = distance.unsigned_abs() as u16;
-        let mut starts = low.starts;
-        starts.intersect(&high.starts.down(distance as usize));
+        let [low_starts, high_starts] = [low, high].map(|x| &self.starts[x.starts as usize]);
+        let mut starts = *low_starts;
+        starts.intersect(&high_starts.down(distance as usize));
         let by_high = |step: u16| (high.shape.residue + step - distance % step) % step;
         let (step, residue) = if high.shape.step > low.shape.step {
             (high.shape.step, by_high(high.shape.step))
@@ -304,7 +352,7 @@ impl Bodies {
             })
         };
         let info = &self.bodies[body];
-        !info.starts.is_empty() && info.members.iter().all(apart)
+        !self.starts(body).is_empty() && info.members.iter().all(apart)
     }
 
     /// Makes the two bodies of `joint` one, and returns which number it keeps and which it
@@ -334,44 +382,19 @@ impl Bodies {
         body.fixed |= fixed;
         body.edges += edges;
         body.shape = joint.shape;
-        body.starts = joint.starts;
+        self.set_starts(kept, joint.starts);
         (kept, gone)
     }
 }
 
 /// Where a value of each class may start.
-struct ClassStarts(Vec<UnitSet<8>>);
-
-impl ClassStarts {
-    fn new(target: &Target) -> ClassStarts {
-        let of_class = |class| {
-            let mut starts = UnitSet::EMPTY;
-            let registers = target.registers(class);
-            registers.for_each(|reg| starts.insert(reg.unit as usize));
-            starts
-        };
-        ClassStarts(target.classes().map(|(c, _)| of_class(c)).collect())
-    }
-
-    fn of_value(
-        &self,
-        program: &Program,
-        target: &Target,
-        interference: &Interference,
-        value: Value,
-    ) -> UnitSet<8> {
-        let info = &program.values[value];
-        let class = target.class(info.class);
-        let mut starts = self.0[info.class.index()];
-        if let Some(clobbered) = interference.clobbered(value) {
-            starts.subtract(&clobbered.blocked_starts(class.width));
-        }
-        if let Some(set) = &info.forbidden {
-            let forbidden = UnitSet::of_file(target, class.file, set);
-            starts.subtract(&forbidden.blocked_starts(class.width));
-        }
-        starts
-    }
+fn class_starts(target: &Target) -> Vec<UnitSet<8>> {
+    let of_class = |class| {
+        let units = target.registers(class).map(|reg| reg.unit as usize);
+        let within = UnitSet::first(target.file(target.class(class).file).units);
+        UnitSet::of(units).and(&within)
+    };
+    target.classes().map(|(class, _)| of_class(class)).collect()
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl Simplifier<'_, '_> {
             let other = graph.bodies.of(value).filter(|&other| other != joining);
             other.is_some_and(|other| {
                 let (first, end) = graph.bodies.starts_touching(value, low, high);
-                let starts = &graph.bodies.get(other).starts;
+                let starts = graph.bodies.starts(other);
                 graph.status(other) == Status::Active
                     && graph.is_significant(other)
                     && (first.max(0)..end).any(|s| starts.contains(s as usize))
@@ -183,7 +183,7 @@ mod tests {
         let restrict = |bodies: &mut Bodies| {
             for (value, starts) in only {
                 let id = bodies.of(Value::new(*value)).unwrap();
-                bodies.get_mut(id).starts = UnitSet::of(starts.clone());
+                bodies.set_starts(id, UnitSet::of(starts.clone()));
             }
         };
         let options = BriggsOptions {

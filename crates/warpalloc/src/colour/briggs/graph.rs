@@ -203,7 +203,7 @@ impl<'a> Graph<'a> {
             Node {
                 degree: 0,
                 mark: 0,
-                places: body.starts.len() as u16,
+                places: bodies.starts(id).len() as u16,
                 shape: squeeze.shape(body.shape),
                 status: match body.fixed {
                     true => Status::Fixed,
@@ -461,7 +461,7 @@ impl<'a> Graph<'a> {
 
     /// Takes the place of a fixed body out of the starts of its neighbours.
     fn claim(&mut self, body: BodyId) {
-        let Some(start) = self.bodies.get(body).starts.lowest() else {
+        let Some(start) = self.bodies.starts(body).lowest() else {
             return;
         };
         self.visits += self.bodies.get(body).edges as u64;
@@ -482,13 +482,14 @@ impl<'a> Graph<'a> {
                     false => None,
                 };
                 let spared = allowed.map(|d| low + d - self.bodies.offset(edge.value) as i32);
-                let starts = &mut self.bodies.get_mut(other).starts;
+                let mut starts = *self.bodies.starts(other);
                 let spare = spared.filter(|&s| s >= 0 && starts.contains(s as usize));
                 starts.remove_range(first, end);
                 if let Some(start) = spare {
                     starts.insert(start as usize);
                 }
                 self.nodes[other.index()].places = starts.len() as u16;
+                self.bodies.set_starts(other, starts);
             }
         }
     }
@@ -593,7 +594,7 @@ mod tests {
                 let interference = graph.interference;
                 let starts = |graph: &Graph, value| {
                     let body = graph.bodies.of(value).unwrap();
-                    graph.bodies.get(body).starts.iter().collect::<Vec<_>>()
+                    graph.bodies.starts(body).iter().collect::<Vec<_>>()
                 };
                 assert_eq!(starts(&graph, low), [0, 2, 3, 4, 5, 6, 7]);
                 assert_eq!(starts(&graph, high), [1, 2, 3, 4, 5, 6, 7]);

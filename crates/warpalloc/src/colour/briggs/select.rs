@@ -78,7 +78,7 @@ pub fn select<'a>(
         .collect();
     for &id in fixed.iter().chain(stack.iter().rev()) {
         let body = graph.bodies.get(id);
-        if !select.colour(&body.members, body.starts, body.file) {
+        if !select.colour(&body.members, *graph.bodies.starts(id), body.file) {
             let parts = parts.get_or_insert_with(|| select.parts());
             select.take_apart(parts, &body.members);
         }
@@ -232,7 +232,7 @@ impl Select<'_, '_> {
     /// the queue.
     fn place(&mut self, parts: &mut Parts, part: BodyId, waiting: &mut VecDeque<BodyId>) {
         let body = parts.bodies.get(part);
-        if self.colour(&body.members, body.starts, body.file) {
+        if self.colour(&body.members, *parts.bodies.starts(part), body.file) {
             return;
         }
         let own = parts.costs[part.index()];
@@ -278,7 +278,7 @@ impl Select<'_, '_> {
                 }
             }
         }
-        let starts = body.starts.iter().filter(|&s| s < units);
+        let starts = parts.bodies.starts(part).iter().filter(|&s| s < units);
         let priced = starts.map(|start| (start, prices[start]));
         priced.min_by(|a, b| a.1.total_cmp(&b.1))
     }
@@ -335,7 +335,7 @@ mod tests {
         let restrict = |parts: &mut Bodies| {
             for (number, places) in places.into_iter().enumerate() {
                 let id = parts.of(Value::new(number)).unwrap();
-                parts.get_mut(id).starts = UnitSet::of(places.iter().copied());
+                parts.set_starts(id, UnitSet::of(places.iter().copied()));
             }
         };
         with_graph(4, body, restrict, |graph, parts, problem| {

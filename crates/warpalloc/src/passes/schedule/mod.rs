@@ -185,8 +185,12 @@ impl<'a> Scheduler<'a> {
                 *short |= meter.units[file] > region.budget[file];
             }
         }
-        // No order avoids the excess before the first instruction and after the last.
+        // No order avoids the excess before the first instruction and after the last, so that
+        // none is better than one with no more.
         let [start, end] = [&region.start, &meter.units].map(|units| region.excess(units));
+        if present.excess <= start.max(end) {
+            return None;
+        }
         let weights = Weights::new(region, &short);
         let mut best = (present, source);
         let mut offer = |order: Vec<Node>| {

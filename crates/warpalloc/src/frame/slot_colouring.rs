@@ -40,10 +40,11 @@ pub fn lay_out(program: &Program, target: &Target) -> Result<Layout, Error> {
     if program.slots.is_empty() {
         return Ok(layout);
     }
-    let ranges = live_ranges(program);
+    let mut ranges = live_ranges(program);
     let mut order: Vec<Slot> = program.slots.keys().collect();
     order.retain(|&slot| !ranges[slot.index()].is_empty());
     order.sort_by_key(|&slot| (ranges[slot.index()][0], slot));
+    ranges.iter_mut().for_each(join_adjacent);
     let mut shared: BTreeMap<(Space, u32), Vec<Place>> = BTreeMap::new();
     for slot in order {
         let info = &program.slots[slot];
@@ -104,6 +105,18 @@ impl Place {
         self.taken.extend_from_slice(range);
         self.taken[behind..].sort();
     }
+}
+
+/// Makes segments one of which each begins where the one before ends. What is live through many
+/// blocks has one in each of them.
+fn join_adjacent(range: &mut Vec<Interval>) {
+    range.dedup_by(|next, last| {
+        let is_adjacent = next.0 == last.1 + 1;
+        if is_adjacent {
+            last.1 = next.1;
+        }
+        is_adjacent
+    });
 }
 
 /// The segments where each slot's contents are needed, in ascending order.

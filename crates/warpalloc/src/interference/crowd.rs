@@ -94,7 +94,8 @@ impl Crowd {
             let width = self.width(value);
             self.of_value(value).units += width;
         }
-        for of_file in &mut self.files {
+        // Where nothing is in use, no value asks how much is.
+        for of_file in self.files.iter_mut().filter(|of_file| of_file.units > 0) {
             let crests = &mut of_file.crests;
             while crests.last().is_some_and(|crest| crest.1 <= of_file.units) {
                 crests.pop();

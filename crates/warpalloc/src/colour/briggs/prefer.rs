@@ -134,6 +134,9 @@ impl<'a> Preferences<'a> {
         match wish {
             Some((start, _)) => Some(start),
             None if info.has_order() => Some(best),
+            None if members.iter().all(|m| self.read_with[m.value].is_empty()) => {
+                free.iter().take(BANK_CHOICES).find(|&s| is_as_good(s))
+            }
             None => {
                 let choices = free.iter().take(BANK_CHOICES).filter(|&s| is_as_good(s));
                 choices.min_by_key(|&start| (self.bank_conflicts(members, start, units), start))

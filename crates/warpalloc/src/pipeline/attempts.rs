@@ -9,6 +9,7 @@ use crate::cycles::AddedCycles;
 use crate::error::Error;
 use crate::function::Function;
 use crate::options::Strategy;
+use crate::stats::Stats;
 use std::cell::OnceCell;
 
 /// Cycles that an allocation with a smaller frame in shared memory may add, over those of one with a
@@ -187,18 +188,10 @@ impl<'a> Pipeline<'a> {
         colourer: &mut dyn Colourer,
     ) -> Result<Candidate, Error> {
         let mut stats = base.stats.clone();
-        let coloured = self.colour(
-            base.shared(),
-            attempt,
-            FrameUse::Allowed,
-            colourer,
-            &mut stats,
-        )?;
-        let allocation = match coloured {
-            Some(allocation) => allocation,
-            None => self.naive(stats)?,
-        };
-        Ok(Candidate::new(allocation, attempt))
+        match self.candidate(base, attempt, colourer, &mut stats)? {
+            Some(candidate) => Ok(candidate),
+            None => Ok(Candidate::new(self.naive(stats)?, attempt)),
+        }
     }
 
     /// Allocates in another way, if that succeeds.
@@ -208,15 +201,18 @@ impl<'a> Pipeline<'a> {
         attempt: Attempt,
         colourer: &mut dyn Colourer,
     ) -> Result<Option<Candidate>, Error> {
-        let mut stats = base.stats.clone();
-        let coloured = self.colour(
-            base.shared(),
-            attempt,
-            FrameUse::Allowed,
-            colourer,
-            &mut stats,
-        )?;
-        Ok(coloured.map(|allocation| Candidate::new(allocation, attempt)))
+        self.candidate(base, attempt, colourer, &mut base.stats.clone())
+    }
+
+    fn candidate(
+        &self,
+        base: &Base<'a>,
+        attempt: Attempt,
+        colourer: &mut dyn Colourer,
+        stats: &mut Stats,
+    ) -> Result<Option<Candidate>, Error> {
+        let allocation = self.colour(base.shared(), attempt, FrameUse::Allowed, colourer, stats)?;
+        Ok(allocation.map(|allocation| Candidate::new(allocation, attempt)))
     }
 
     /// What candidates are compared by: whether they fell back, and cycles.

@@ -4,13 +4,13 @@
 //! members, seen through the bodies their neighbours are in. Merging two bodies therefore
 //! costs their size, and no adjacency list is ever rewritten.
 //!
-//! [`rows`] counts degrees, and writes the edges of bodies down.
+//! [`degrees`] counts degrees and lowers them.
 //!
 //! A body that must be in one particular place takes that place from its neighbours'
 //! starts at once instead of adding to their degree, which is both exact and simpler: it
 //! is never removed from the graph, and merging a body into it is George's test.
 
-mod rows;
+mod degrees;
 
 use crate::coalesce::{Bodies, BodyId, Joint, Shape, ShapeId, Squeeze};
 use crate::interference::Interference;
@@ -19,7 +19,6 @@ use crate::scratch::Scratch;
 use crate::target::Target;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
-use rows::BodyRows;
 
 /// What has become of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +76,6 @@ pub struct Graph<'a> {
     nodes: Vec<Node>,
     /// What spilling each body costs.
     costs: Vec<f32>,
-    /// The edges of bodies, while they are what they were when degrees were counted.
-    rows: Option<BodyRows>,
     /// The body of every value whose body is in the graph and has no place yet, while bodies are
     /// what they were when degrees were counted.
     seats: Option<Vec<PackedOption<BodyId>>>,
@@ -227,7 +224,6 @@ impl<'a> Graph<'a> {
             bodies,
             squeeze,
             nodes,
-            rows: None,
             seats: None,
             values,
             around: Vec::new(),
@@ -250,7 +246,7 @@ impl<'a> Graph<'a> {
 
     /// Leaves its memory to others.
     pub fn recycle(mut self) {
-        self.drop_rows();
+        self.drop_seats();
         self.bodies.recycle(self.scratch);
         self.scratch.give(self.nodes);
         self.scratch.give(self.costs);
@@ -438,7 +434,7 @@ impl<'a> Graph<'a> {
         shared: &mut Vec<Shared>,
         around: &mut Vec<Neighbour>,
     ) -> (BodyId, Vec<BodyId>) {
-        self.drop_rows();
+        self.drop_seats();
         self.neighbours_of_both(joint.a, joint.b, shared);
         let bodies = shared.iter().map(|n| n.body);
         let mut crossed: Vec<BodyId> = bodies.filter(|&n| self.is_significant(n)).collect();
@@ -509,7 +505,7 @@ mod tests {
     /// Bodies of one value are counted apart from those of several: both must come to what
     /// each neighbour inflicts, and removing a body must take back what it added.
     #[test]
-    fn degrees_are_what_neighbours_inflict_and_rows_are_what_they_suffer() {
+    fn degrees_are_what_neighbours_inflict() {
         let target = Target::hardware(90).unwrap().with_budget(File::R, 24);
         let (options, scratch, stats) = (Options::default(), Scratch::default(), Stats::default());
         let (mut alone, mut together) = (0, 0);
@@ -553,17 +549,14 @@ mod tests {
             let active: Vec<BodyId> = active
                 .filter(|&b| graph.status(b) == Status::Active)
                 .collect();
-            let (mut around, mut written) = (Vec::new(), Vec::new());
+            let (mut around, mut burdened) = (Vec::new(), Vec::new());
             for body in active {
                 graph.neighbours(body, &mut around);
                 let inflicted: u32 = around.iter().map(|n| n.inflicts).sum();
                 assert_eq!(graph.degree(body), inflicted, "{body}, seed {seed}");
-                let row = graph.take_row(body).unwrap();
-                written.clear();
-                written.extend_from_slice(row.entries());
-                graph.put_back(row);
+                graph.burdened(body, &mut burdened);
                 let suffered = around.iter().map(|n| (n.body, n.suffers));
-                assert!(suffered.eq(written.iter().copied()), "{body}, seed {seed}");
+                assert!(suffered.eq(burdened.iter().copied()), "{body}, seed {seed}");
                 match graph.bodies.get(body).members.len() {
                     1 => alone += 1,
                     _ => together += 1,

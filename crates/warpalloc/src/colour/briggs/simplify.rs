@@ -286,29 +286,20 @@ impl<'a, 'm> Simplifier<'a, 'm> {
         }
     }
 
-    /// The same while no move waits, where nobody asks who counts against merges. Neighbours
-    /// are read where they were written down, or else off the row of the body's only value;
-    /// nothing happens where neither is possible.
+    /// The same for a body of one value while no move waits, where nobody asks who counts
+    /// against merges; nothing happens to others.
     fn remove_unobserved(&mut self, body: BodyId) -> bool {
-        if let Some(row) = self.graph.take_row(body) {
-            self.graph.remove(body);
-            for &(neighbour, by) in row.entries() {
-                let relief = self.graph.relieve(neighbour, by);
-                self.list_relieved(neighbour, relief);
-            }
-            self.graph.put_back(row);
-        } else if let Some(value) = self.graph.remove_only_value(body) {
-            let (interference, shape) = (self.graph.interference, self.graph.shape_of(body));
-            for edge in interference.edges(value) {
-                if let Some((neighbour, relief)) = self.graph.relieve_beside(edge.value, shape) {
-                    self.list_relieved(neighbour, relief);
-                }
-            }
-        } else {
+        let Some(value) = self.graph.remove_only_value(body) else {
             return false;
-        }
+        };
         self.lists[body.index()] = List::None;
         self.stack.push(body);
+        let (interference, shape) = (self.graph.interference, self.graph.shape_of(body));
+        for edge in interference.edges(value) {
+            if let Some((neighbour, relief)) = self.graph.relieve_beside(edge.value, shape) {
+                self.list_relieved(neighbour, relief);
+            }
+        }
         true
     }
 

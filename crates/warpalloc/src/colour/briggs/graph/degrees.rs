@@ -1,8 +1,8 @@
-//! Degrees, and the edges of bodies written down while they are counted.
+//! Degrees: what bodies add to those of their neighbours, and take back when they go.
 //!
-//! Once the merges that ask for no degree are made, most graphs see no other: counting degrees
-//! then writes down which body burdens which by how much, and taking the graph apart reads
-//! that row by row. The first merge after that throws the rows away.
+//! Once the merges that ask for no degree are made, most graphs see no other: where each value
+//! sits is then noted once, so that a walk along the row of a value asks one table who is still
+//! there. The first merge after that throws the note away.
 
 use super::{Graph, Relief, Status};
 use crate::coalesce::{BodyId, ShapeId};
@@ -11,72 +11,28 @@ use crate::ir::Value;
 use cranelift_entity::EntityRef;
 use cranelift_entity::packed_option::PackedOption;
 
-/// More edges are not written down a second time, body by body: they take twice the memory of
-/// the edges between values.
-const MAX_EDGES_WRITTEN_DOWN: usize = 4 << 20;
-
-/// For each body its neighbours and what it adds to their degrees.
-pub(super) struct BodyRows {
-    /// `starts[b]..starts[b + 1]` are the entries of body `b`.
-    starts: Vec<u32>,
-    entries: Vec<(BodyId, u32)>,
-}
-
-/// The edges that were written down, lent out for one body.
-pub struct TakenRow {
-    rows: BodyRows,
-    row: std::ops::Range<usize>,
-}
-
-impl TakenRow {
-    /// Its neighbours, each with what the body adds to its degree.
-    pub fn entries(&self) -> &[(BodyId, u32)] {
-        &self.rows.entries[self.row.clone()]
-    }
-}
-
 impl Graph<'_> {
     /// Counts every degree from scratch: once the merges that ask for no degree are made.
     pub fn count_degrees(&mut self) {
-        let is_active = |&body: &BodyId| self.status(body) == Status::Active;
-        let edges = self.bodies.keys().filter(is_active);
-        let edges: usize = edges.map(|body| self.bodies.get(body).edges).sum();
-        let is_kept = edges <= MAX_EDGES_WRITTEN_DOWN;
-        let mut rows = BodyRows {
-            starts: self.scratch.take(self.nodes.len() + 1),
-            entries: self.scratch.take(if is_kept { edges } else { 0 }),
-        };
         let seats = self.active_seats();
+        let mut burdened = Vec::new();
         for body in self.bodies.keys() {
-            rows.starts.push(rows.entries.len() as u32);
             if self.status(body) == Status::Active {
-                self.count_burdens(body, &seats, &mut rows.entries);
+                self.count_burdens(body, &seats, &mut burdened);
             }
-            if !is_kept {
-                rows.entries.clear();
-            }
-        }
-        rows.starts.push(rows.entries.len() as u32);
-        self.rows = Some(rows);
-        if !is_kept {
-            self.drop_rows();
         }
         self.seats = Some(seats);
     }
 
-    /// Forgets the edges that were written down, and where values were.
-    pub(super) fn drop_rows(&mut self) {
-        if let Some(rows) = self.rows.take() {
-            self.scratch.give(rows.starts);
-            self.scratch.give(rows.entries);
-        }
+    /// Forgets where values were.
+    pub(super) fn drop_seats(&mut self) {
         if let Some(seats) = self.seats.take() {
             self.scratch.give(seats);
         }
     }
 
-    /// Adds what `body` blocks to the degrees of its neighbours, and writes it down. `seats`
-    /// has the body of every value that is in the graph.
+    /// Adds what `body` blocks to the degrees of its neighbours. `seats` has the body of every
+    /// value that is in the graph, and `burdened` is scratch.
     ///
     /// The same as [`Graph::neighbours`], less what the neighbours block: they add that
     /// themselves.
@@ -84,7 +40,7 @@ impl Graph<'_> {
         &mut self,
         body: BodyId,
         seats: &[PackedOption<BodyId>],
-        out: &mut Vec<(BodyId, u32)>,
+        burdened: &mut Vec<(BodyId, u32)>,
     ) {
         self.epoch += 1;
         let members = &self.bodies.get(body).members;
@@ -100,14 +56,12 @@ impl Graph<'_> {
                 };
                 let node = &mut self.nodes[other.index()];
                 if node.is_new_in(self.epoch) {
-                    let blocked = u32::from(by_body[node.shape.index()]);
-                    node.degree += blocked;
-                    out.push((other, blocked));
+                    node.degree += u32::from(by_body[node.shape.index()]);
                 }
             }
             return;
         }
-        let first = out.len();
+        burdened.clear();
         for member in members {
             let by_member = self.squeeze.blocking(self.values[member.value.index()]);
             for edge in self.interference.edges(member.value) {
@@ -118,17 +72,16 @@ impl Graph<'_> {
                 let blocked = u32::from(by_member[node.shape.index()]);
                 let at = &mut self.listed_at[other.index()];
                 if node.is_new_in(self.epoch) {
-                    *at = out.len() as u32;
-                    out.push((other, blocked));
+                    *at = burdened.len() as u32;
+                    burdened.push((other, blocked));
                 } else {
-                    out[*at as usize].1 += blocked;
+                    burdened[*at as usize].1 += blocked;
                 }
             }
         }
-        for (other, blocked) in &mut out[first..] {
+        for &mut (other, blocked) in burdened {
             let node = &mut self.nodes[other.index()];
-            *blocked = (*blocked).min(u32::from(by_body[node.shape.index()]));
-            node.degree += *blocked;
+            node.degree += blocked.min(u32::from(by_body[node.shape.index()]));
         }
     }
 
@@ -154,13 +107,7 @@ impl Graph<'_> {
     /// Lists the active neighbours of `body`, each with what `body` adds to its degree.
     pub fn burdened(&mut self, body: BodyId, out: &mut Vec<(BodyId, u32)>) {
         out.clear();
-        if let Some(rows) = &self.rows {
-            let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
-            let is_active = |id: BodyId| self.nodes[id.index()].status == Status::Active;
-            self.visits += row.len() as u64;
-            let entries = rows.entries[row].iter().copied();
-            out.extend(entries.filter(|&(id, _)| is_active(id)));
-        } else if let Some(value) = self.only_value(body) {
+        if let Some(value) = self.only_value(body) {
             self.burdened_by_value(body, value, out);
         } else {
             let mut around = std::mem::take(&mut self.around);
@@ -212,19 +159,5 @@ impl Graph<'_> {
         }
         let by = self.squeeze.blocked(node.shape, shape);
         Some((other, node.relieve(by)))
-    }
-
-    /// The neighbours of `body` as they were written down, those that left the graph among
-    /// them, unless the edges were thrown away. They are to be [put back](Graph::put_back).
-    pub fn take_row(&mut self, body: BodyId) -> Option<TakenRow> {
-        let rows = self.rows.take()?;
-        let row = rows.starts[body.index()] as usize..rows.starts[body.index() + 1] as usize;
-        self.visits += row.len() as u64;
-        Some(TakenRow { rows, row })
-    }
-
-    /// Takes the edges back that were lent.
-    pub fn put_back(&mut self, row: TakenRow) {
-        self.rows = Some(row.rows);
     }
 }

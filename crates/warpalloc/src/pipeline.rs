@@ -349,7 +349,8 @@ impl<'a> Pipeline<'a> {
         let mut clock = Clock::start();
         let limits_moves = self.target.limits_moves();
         let is_wanted = self.options.cleanup || limits_moves;
-        let inserted = match limits_moves {
+        // What moves others, or makes other code of them, has to know all of it.
+        let inserted = match limits_moves || self.options.early_reloads > 0 {
             true => Inserted::Unknown,
             false => inserted,
         };
@@ -378,6 +379,11 @@ impl<'a> Pipeline<'a> {
                 true => code.write_to(allocation, self.scratch),
                 false => code.recycle(self.scratch),
             }
+        } else if self.options.cleanup && allocation.edits.touch_memory() {
+            let mut code = Code::of_edits(self.function, self.target, allocation);
+            frame::reorder_slots::run(&mut code, allocation.frame);
+            frame::merge_accesses::run(&mut code, allocation.frame);
+            code.write_edits_to(allocation, self.scratch);
         }
         clock.lap(&mut allocation.stats, "clean up");
         frame::compact::compact(self.function, self.target, allocation, self.options);

@@ -271,6 +271,24 @@ impl Edits {
         around.is_some_and(|around| around[0] != around[2])
     }
 
+    /// Whether any stores or reloads.
+    pub(crate) fn touch_memory(&self) -> bool {
+        let mut edits = self.iter().map(|(_, edit)| edit);
+        edits.any(|edit| matches!(edit, Edit::Store { .. } | Edit::Reload { .. }))
+    }
+
+    /// Whether any stands right before or after one of the instructions from the first to the
+    /// last of `insts`.
+    pub(crate) fn has_any_within(&self, insts: impl DoubleEndedIterator<Item = Inst>) -> bool {
+        let mut insts = insts;
+        let Some(first) = insts.next() else {
+            return false;
+        };
+        let last = insts.next_back().unwrap_or(first);
+        let at = |slot: usize| self.starts.get(slot).copied().unwrap_or(0);
+        at(2 * first.index()) != at(2 * last.index() + 2)
+    }
+
     /// The edits on the edge of `block` at position `succ`.
     pub fn on_edge(&self, block: Block, succ: u32) -> impl Iterator<Item = &Edit> {
         let edges = &self.list[self.edges..];

@@ -47,6 +47,26 @@ fn smallest_unit(target: &Target) -> usize {
     direct.min().unwrap_or(1).max(1)
 }
 
+/// Adds the edits before `inst`, what `between` adds, and the edits after it.
+#[inline]
+fn edits_around(
+    allocation: &Allocation,
+    inst: Inst,
+    steps: &mut Vec<Step>,
+    between: impl Fn(&mut Vec<Step>),
+) {
+    let edits = &allocation.edits;
+    let has_edits = edits.has_any(inst);
+    let edit = |point| move |e: &Edit| Step::Edit(point, e.clone());
+    if has_edits {
+        steps.extend(edits.before(inst).map(edit(Point::Before(inst))));
+    }
+    between(steps);
+    if has_edits {
+        steps.extend(edits.after(inst).map(edit(Point::After(inst))));
+    }
+}
+
 /// Numbers for the pieces of the frame that `edits` touch, behind those of the units.
 fn number_pieces(target: &Target, edits: &Edits, grain: usize) -> FxHashMap<(Space, i32), u32> {
     let mut pieces = FxHashMap::default();
@@ -90,25 +110,52 @@ impl<'a> Code<'a> {
         allocation: &Allocation,
         scratch: &Scratch,
     ) -> Code<'a> {
-        let edits = &allocation.edits;
-        let is_deleted = |inst| allocation.deleted.contains(inst);
         let block_steps = |block: Block| {
             let mut steps = scratch.take(2 * function.block_insts(block).len());
             for inst in allocation.block_insts(function, block) {
-                let has_edits = edits.has_any(inst);
-                let edit = |point| move |e: &Edit| Step::Edit(point, e.clone());
-                if has_edits {
-                    steps.extend(edits.before(inst).map(edit(Point::Before(inst))));
-                }
-                if !is_deleted(inst) {
-                    steps.push(Step::Inst(inst));
-                }
-                if has_edits {
-                    steps.extend(edits.after(inst).map(edit(Point::After(inst))));
+                edits_around(allocation, inst, &mut steps, |steps| {
+                    if !allocation.deleted.contains(inst) {
+                        steps.push(Step::Inst(inst));
+                    }
+                });
+            }
+            steps
+        };
+        let blocks = function.blocks().map(block_steps).collect();
+        Code {
+            registers: scratch.collected(allocation.registers.iter().copied()),
+            deleted: allocation.deleted.clone(),
+            ..Code::around(function, target, allocation, blocks)
+        }
+    }
+
+    /// The inserted code of `allocation`, without the instructions and their registers.
+    pub fn of_edits(
+        function: &'a Function,
+        target: &'a Target,
+        allocation: &Allocation,
+    ) -> Code<'a> {
+        let block_steps = |block: Block| {
+            let mut steps = Vec::new();
+            if allocation.edits.has_any_within(function.block_insts(block)) {
+                for inst in allocation.block_insts(function, block) {
+                    edits_around(allocation, inst, &mut steps, |_| {});
                 }
             }
             steps
         };
+        let blocks = function.blocks().map(block_steps).collect();
+        Code::around(function, target, allocation, blocks)
+    }
+
+    /// The code of `allocation` with these steps in its `blocks`, and nothing but edits known.
+    fn around(
+        function: &'a Function,
+        target: &'a Target,
+        allocation: &Allocation,
+        blocks: Vec<Vec<Step>>,
+    ) -> Code<'a> {
+        let edits = &allocation.edits;
         let no_steps = |block: Block| vec![Vec::new(); function.succs(block).len()];
         let mut edges: Vec<Vec<Vec<Step>>> = function.blocks().map(no_steps).collect();
         for (point, edit) in edits.on_edges() {
@@ -129,9 +176,9 @@ impl<'a> Code<'a> {
         Code {
             function,
             target,
-            registers: scratch.collected(allocation.registers.iter().copied()),
-            deleted: allocation.deleted.clone(),
-            blocks: function.blocks().map(block_steps).collect(),
+            registers: Vec::new(),
+            deleted: EntitySet::new(),
+            blocks,
             edges,
             pieces: number_pieces(target, edits, grain),
             grain,
@@ -273,9 +320,14 @@ impl<'a> Code<'a> {
 
     /// Makes `allocation` what the code has become.
     pub fn write_to(mut self, allocation: &mut Allocation, scratch: &Scratch) {
-        allocation.edits = Edits::new(self.function, self.edits());
         std::mem::swap(&mut allocation.registers, &mut self.registers);
         std::mem::swap(&mut allocation.deleted, &mut self.deleted);
+        self.write_edits_to(allocation, scratch);
+    }
+
+    /// Makes the edits of `allocation` what they have become.
+    pub fn write_edits_to(mut self, allocation: &mut Allocation, scratch: &Scratch) {
+        allocation.edits = Edits::new(self.function, self.edits());
         self.recycle(scratch);
         allocation.stats.edits = allocation.edits.counts();
     }

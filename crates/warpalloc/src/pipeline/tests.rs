@@ -174,6 +174,45 @@ fn what_clean_up_passes_over_is_clean() {
     assert!(passed_over > 20, "{passed_over}");
 }
 
+/// The same where values are spilled: seldom is there a reload of what a register holds.
+#[test]
+fn what_clean_up_passes_over_where_values_are_spilled_is_clean() {
+    let options = Options::with_strategy(Strategy::Scan);
+    let scratch = Scratch::default();
+    let mut rng = Rng::new(6);
+    let (mut passed_over, mut found) = (0, 0);
+    for _ in 0..10_000 {
+        let shape = Shape {
+            blocks: 6,
+            loop_depth: 2,
+            params: true,
+            remat: false,
+            ..Shape::straight(30)
+        };
+        let target = Target::hardware(90).unwrap();
+        let target = target.with_budget(File::R, 4 + rng.below(5));
+        let function = generate::function(&shape, &target, &mut rng);
+        let liveness = Liveness::compute(&function);
+        let pipeline = Pipeline::new(&function, &liveness, &target, &options, &scratch);
+        let mut stats = pipeline.stats();
+        let scan = pipeline.scan(None, &mut stats).unwrap().unwrap();
+        let walk = scan.walk(Ok(Space::Local), &mut stats);
+        let Ok(Walk::Done(allocation, inserted @ Inserted::Needed)) = walk else {
+            continue;
+        };
+        let touches_memory = allocation.edits.touch_memory();
+        if !touches_memory || cleanup::has_work(&function, &allocation, inserted) {
+            continue;
+        }
+        let mut code = Code::new(&function, &target, &allocation, &scratch);
+        let counts = cleanup::run(&mut code, cleanup::ROUNDS);
+        found += u32::from(counts != CleanupCounts::default());
+        passed_over += 1;
+    }
+    assert!(passed_over > 100, "{passed_over}");
+    assert!(20 * found < passed_over, "{found} of {passed_over}");
+}
+
 /// The same of what colouring leaves.
 #[test]
 fn what_clean_up_passes_over_after_colouring_is_clean() {

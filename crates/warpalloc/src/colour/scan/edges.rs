@@ -5,8 +5,9 @@
 //! from memory.
 
 mod fills;
+mod unread;
 
-use super::code::{Code, Edge, NOWHERE};
+use super::code::{Code, Edge, NONE, NOWHERE};
 use super::fragments::Assigned;
 use super::moves::push_moves;
 use super::spill::Plan;
@@ -17,6 +18,7 @@ use crate::function::{Block, Convention, Inst};
 use crate::target::{File, PReg, UnitSet};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
+use unread::Walk;
 
 /// Where a value comes from on an edge.
 #[derive(Clone, Copy, PartialEq)]
@@ -42,6 +44,12 @@ pub(super) fn connect(
     stores: &mut Stores,
     assigned: &mut Assigned,
 ) {
+    // Moves of what is live, where paths meet, and values that go to memory and come back:
+    // nothing else hands on what a register holds.
+    // What is computed again may leave a definition dead.
+    let is_kernel = code.function.convention() == Convention::Kernel;
+    let has_definitions = stores.recomputed == 0;
+    let mut is_needed = is_kernel && has_definitions && !assigned.edited.contains(&NONE);
     let mut connector = Connector {
         code,
         plan,
@@ -49,11 +57,10 @@ pub(super) fn connect(
         from: None,
         at: vec![NOWHERE; code.value_count()],
         exits: Exits::new(code),
+        has_detours: false,
+        follows: is_needed,
     };
     let mut edits = Vec::new();
-    // Moves of what is live, where paths meet: nothing hands on what they move but themselves.
-    let is_kernel = code.function.convention() == Convention::Kernel;
-    let mut is_needed = plan.is_none() && assigned.edits.is_empty() && is_kernel;
     for (number, edge) in code.edges().iter().enumerate() {
         let continues = assigned.continues[edge.to.index()] == number as u32;
         if continues && plan.is_none() {
@@ -61,7 +68,7 @@ pub(super) fn connect(
         }
         connector.enter(edge.from, assigned);
         connector.edge(edge, continues, assigned, &mut edits);
-        is_needed &= edits.is_empty() || code.incoming(edge.to).len() > 1;
+        is_needed &= code.incoming(edge.to).len() > 1 || !edits.iter().any(is_move);
         let point = match code.program.blocks[edge.from].edge {
             Some((from, succ)) => Point::Edge(from, succ),
             None => Point::Edge(edge.from, edge.succ),
@@ -70,9 +77,14 @@ pub(super) fn connect(
             .edits
             .extend(edits.drain(..).map(|edit| (point, edit)));
     }
+    is_needed &= !connector.has_detours;
     if is_needed {
         assigned.inserted = Inserted::Needed;
     }
+}
+
+fn is_move(edit: &Edit) -> bool {
+    matches!(edit, Edit::Move { .. } | Edit::Swap { .. })
 }
 
 struct Connector<'a> {
@@ -83,6 +95,11 @@ struct Connector<'a> {
     from: Option<Block>,
     at: Vec<u16>,
     exits: Exits,
+    /// Whether some edge reads a slot twice, or moves a value out of the way for the time.
+    has_detours: bool,
+    /// Values are followed from edges to who reads them: steps that move others read registers
+    /// for nobody, and clean-up sees to these.
+    follows: bool,
 }
 
 impl Connector<'_> {
@@ -122,6 +139,7 @@ impl Connector<'_> {
             let width = code.shape(value).width;
             match self.source(source) {
                 Some(Source::Register(from)) if from == to => {}
+                Some(_) if !self.is_read(value, edge.to) => {}
                 Some(Source::Register(from)) => moves.push((to, from, width)),
                 Some(other) => fetches.push((to, other, width)),
                 None => {}
@@ -150,6 +168,28 @@ impl Connector<'_> {
         for (to, source, width) in fetches {
             fetch(code, to, source, width, out);
         }
+    }
+
+    /// Whether anything reads the register that `value` is in when `block` is entered. Where
+    /// nothing is spilled, everything is read.
+    fn is_read(&self, value: u32, block: Block) -> bool {
+        let walk = self.walk();
+        walk.is_none_or(|walk| walk.is_read(value, block))
+    }
+
+    /// Whether anything behind `edge` reads the register that `value` is in before it.
+    fn is_passed_on(&self, value: u32, edge: &Edge) -> bool {
+        let walk = self.walk();
+        walk.is_none_or(|walk| walk.is_passed_on(value, edge))
+    }
+
+    fn walk(&self) -> Option<Walk<'_>> {
+        let plan = self.plan.filter(|_| self.follows)?;
+        Some(Walk {
+            code: self.code,
+            plan,
+            stores: self.stores,
+        })
     }
 
     /// A unit of the main file that nothing has before or after the registers move.

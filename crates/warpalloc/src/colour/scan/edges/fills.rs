@@ -28,12 +28,28 @@ struct Sequence<'a> {
     assigned: &'a Assigned,
     /// Registers that were free and have been loaded ahead of fills.
     held: SmallVec<[(PReg, usize); 4]>,
-    /// Values that are in memory until all slots are filled: where they were, and are.
-    displaced: SmallVec<[(u32, PReg, SlotAddr); 4]>,
+    /// Values that are in memory until all slots are filled: where they were, and are, unless
+    /// nothing reads them any more.
+    displaced: SmallVec<[(u32, PReg, Option<SlotAddr>); 4]>,
     /// The slots that are filled.
     overwritten: SmallVec<[SlotAddr; 4]>,
     /// Slots that were taken for the time.
     shadows: usize,
+}
+
+/// Whether a slot is read for two of them, one of which is a fill.
+fn reads_twice(fills: &[Fill], fetches: &Fetches) -> bool {
+    let mut rest = fills;
+    while let [fill, others @ ..] = rest {
+        rest = others;
+        let mut sources = others.iter().map(|f| f.source);
+        let mut fetched = fetches.iter().map(|f| f.1);
+        let is_slot = matches!(fill.source, Source::Slot(_));
+        if is_slot && (sources.any(|s| s == fill.source) || fetched.any(|s| s == fill.source)) {
+            return true;
+        }
+    }
+    false
 }
 
 impl Sequence<'_> {
@@ -77,6 +93,7 @@ impl Connector<'_> {
                 None => {}
             }
         }
+        self.has_detours |= reads_twice(&fills, fetches);
         let mut sequence = Sequence {
             edge,
             assigned,
@@ -101,9 +118,10 @@ impl Connector<'_> {
                 None => self.open_cycle(&mut sequence, &mut fills, out),
             }
         }
+        self.has_detours |= !sequence.displaced.is_empty();
         for (value, to, from) in sequence.displaced {
             let width = code.shape(value).width as u8;
-            out.push(Edit::Reload { to, from, width });
+            out.extend(from.map(|from| Edit::Reload { to, from, width }));
         }
     }
 
@@ -260,6 +278,11 @@ impl Connector<'_> {
             self.in_the_way(sequence, register, width).collect();
         for (value, fragment) in values {
             let from = self.register(value, sequence.assigned.unit(fragment));
+            let is_filled = fills.iter().any(|f| f.source == Source::Register(from));
+            if !is_filled && !self.is_passed_on(value, sequence.edge) {
+                sequence.displaced.push((value, from, None));
+                continue;
+            }
             let slot = self.kept_in(sequence, value).unwrap_or_else(|| {
                 let bytes = self.code.target.spill_bytes(class(self.code, value));
                 let to = self.stores.shadow(bytes, sequence.shadows);
@@ -273,7 +296,7 @@ impl Connector<'_> {
                     fill.source = Source::Slot(slot);
                 }
             }
-            sequence.displaced.push((value, from, slot));
+            sequence.displaced.push((value, from, Some(slot)));
         }
     }
 

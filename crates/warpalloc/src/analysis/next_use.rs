@@ -51,7 +51,7 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
             loops,
             entry: Distances::new(entry),
             params: Distances::new(params),
-            nearest: nowhere(code.value_count()),
+            nearest: Nearest::nothing(code.value_count()),
         };
         solver.iterate(order);
         let items = solver.entry.rows.items().len();
@@ -59,12 +59,9 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         let mut row = Vec::new();
         for block in code.all_blocks() {
             solver.look_ahead(block);
-            let live = liveness
-                .live_out(block)
-                .map(|v| (v, solver.nearest[v.index()]));
+            let live = liveness.live_out(block).map(|v| (v, solver.nearest.of(v)));
             fill(&mut row, live);
             exit.push(&row);
-            solver.clear_ahead(block);
         }
         NextUses {
             entry: solver.entry.rows,
@@ -191,40 +188,33 @@ fn first_reads<V: EntityRef + Ord + Send + 'static>(
     code: &impl Code<Value = V>,
     liveness: &Liveness<V>,
 ) -> [Rows<Block, (V, u32)>; 2] {
-    let mut first = nowhere(code.value_count());
+    // By value, the last block that mentions it, counted from one, and where it does first.
+    let mut first = vec![(0, NEVER); code.value_count()];
     let items = liveness.live_in_total();
     let mut entry = Rows::with_capacity(code.block_count(), items, &Scratch::default());
     let mut params = Rows::with_capacity(code.block_count(), 0, &Scratch::default());
     let mut row = Vec::new();
     for block in code.all_blocks() {
-        for (index, point) in code.points(block).enumerate() {
-            for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {
-                if first[value.index()] == NEVER {
-                    first[value.index()] = index as u32;
-                }
-            }
+        let here = block.index() as u32 + 1;
+        let mut index = code.points(block).count() as u32;
+        for point in code.points(block).rev() {
+            index -= 1;
             for (value, _) in code.accesses(point).filter(|(_, role)| role.writes()) {
-                if first[value.index()] == NEVER {
-                    first[value.index()] = OVERWRITTEN;
-                }
+                first[value.index()] = (here, OVERWRITTEN);
+            }
+            for (value, _) in code.accesses(point).filter(|(_, role)| role.reads()) {
+                first[value.index()] = (here, index);
             }
         }
-        let live = liveness
-            .live_in(block)
-            .map(|value| (value, first[value.index()]));
-        fill(&mut row, live);
+        let first = |value: V| match first[value.index()] {
+            (block, at) if block == here => at,
+            _ => NEVER,
+        };
+        fill(&mut row, liveness.live_in(block).map(|v| (v, first(v))));
         entry.push(&row);
         row.clear();
-        row.extend(
-            code.parameters(block)
-                .map(|value| (value, first[value.index()])),
-        );
+        row.extend(code.parameters(block).map(|v| (v, first(v))));
         params.push(&row);
-        for point in code.points(block) {
-            for (value, _) in code.accesses(point) {
-                first[value.index()] = NEVER;
-            }
-        }
     }
     [entry, params]
 }
@@ -245,12 +235,12 @@ impl<V: EntityRef + Send + 'static> Distances<V> {
     }
 
     /// Updates the values that pass through a block of that `length`; says whether any fell.
-    fn update(&mut self, block: Block, length: u32, at_end: &[u32]) -> bool {
+    fn update(&mut self, block: Block, length: u32, at_end: &Nearest) -> bool {
         let mut changed = false;
         let passing = &self.passing[self.rows.range(block)];
         for ((value, distance), &passes) in self.rows.row_mut(block).iter_mut().zip(passing) {
             if passes {
-                let new = later(length, at_end[value.index()]);
+                let new = later(length, at_end.of(*value));
                 changed |= new != *distance;
                 *distance = new;
             }
@@ -266,7 +256,42 @@ struct Solver<'a, C: Code> {
     entry: Distances<C::Value>,
     params: Distances<C::Value>,
     /// Distances at the end of the block at hand.
-    nearest: Vec<u32>,
+    nearest: Nearest,
+}
+
+/// The least distances seen from one point at a time.
+struct Nearest {
+    /// By value, the point that it was seen from last, and how far away it is from there.
+    found: Vec<(u32, u32)>,
+    point: u32,
+}
+
+impl Nearest {
+    fn nothing(values: usize) -> Nearest {
+        Nearest {
+            found: vec![(0, NEVER); values],
+            point: 0,
+        }
+    }
+
+    /// Forgets everything: the next point is looked at.
+    fn clear(&mut self) {
+        self.point += 1;
+    }
+
+    #[inline]
+    fn of(&self, value: impl EntityRef) -> u32 {
+        match self.found[value.index()] {
+            (point, distance) if point == self.point => distance,
+            _ => NEVER,
+        }
+    }
+
+    #[inline]
+    fn lower(&mut self, value: impl EntityRef, distance: u32) {
+        let distance = distance.min(self.of(value));
+        self.found[value.index()] = (self.point, distance);
+    }
 }
 
 impl<C: Code> Solver<'_, C> {
@@ -292,14 +317,13 @@ impl<C: Code> Solver<'_, C> {
     fn update(&mut self, block: Block) -> bool {
         self.look_ahead(block);
         let length = self.code.points(block).count() as u32;
-        let changed = self.entry.update(block, length, &self.nearest)
-            | self.params.update(block, length, &self.nearest);
-        self.clear_ahead(block);
-        changed
+        self.entry.update(block, length, &self.nearest)
+            | self.params.update(block, length, &self.nearest)
     }
 
     /// Gathers the distances at the end of `block`.
     fn look_ahead(&mut self, block: Block) {
+        self.nearest.clear();
         let mut arguments = self.code.arguments(block);
         for succ in self.code.successors(block) {
             let cost = match self.loops.leaves_loop(block, succ) {
@@ -307,26 +331,14 @@ impl<C: Code> Solver<'_, C> {
                 false => 0,
             };
             for &(value, distance) in self.entry.rows.row(succ) {
-                let distance = later(cost, distance);
-                self.nearest[value.index()] = self.nearest[value.index()].min(distance);
+                self.nearest.lower(value, later(cost, distance));
             }
             for &(_, distance) in self.params.rows.row(succ) {
                 let Some(value) = arguments.next() else { break };
                 // An argument is live even where its parameter is not.
                 let distance = later(cost, distance).min(NEVER - 1);
-                self.nearest[value.index()] = self.nearest[value.index()].min(distance);
+                self.nearest.lower(value, distance);
             }
-        }
-    }
-
-    fn clear_ahead(&mut self, block: Block) {
-        for succ in self.code.successors(block) {
-            for &(value, _) in self.entry.rows.row(succ) {
-                self.nearest[value.index()] = NEVER;
-            }
-        }
-        for value in self.code.arguments(block) {
-            self.nearest[value.index()] = NEVER;
         }
     }
 }

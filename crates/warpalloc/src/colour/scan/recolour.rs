@@ -19,6 +19,7 @@ use super::code::{Code, FILES, NONE};
 use super::fragments::{Assigned, Fragment, Segment};
 use crate::allocation::Edit;
 use crate::target::{PReg, UnitSet};
+use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -90,7 +91,7 @@ fn affinities(
         true => Vec::new(),
         false => vec![NONE; code.value_count()],
     };
-    for edge in code.edges() {
+    for (number, edge) in (0..).zip(code.edges()) {
         let frequency = code.edge_frequency(edge) as f32;
         let first = found.len();
         if is_whole {
@@ -101,11 +102,15 @@ fn affinities(
                 }
             }
         } else {
+            let params = code.params(edge.to);
+            // What goes on where it was is in the same fragment.
+            if params.is_empty() && assigned.continues[edge.to.index()] == number {
+                continue;
+            }
             let exit = assigned.exit.of(edge.from);
             for &(value, fragment) in exit {
                 at[value as usize] = fragment;
             }
-            let params = code.params(edge.to);
             for &(value, fragment) in assigned.entry.of(edge.to) {
                 let index = match params.is_empty() {
                     true => None,

@@ -6,8 +6,7 @@
 //! takes the values that the loop reads, nearest use first, and then as many of those that
 //! only live through it as leave room for the fullest block of the loop.
 
-use super::code::Code;
-use super::code::FILES;
+use super::code::{Code, Edge, FILES};
 use super::demand::{Load, Rooms};
 use super::next_use::NextUse;
 use super::pressure::Pressure;
@@ -75,6 +74,14 @@ impl EntrySets {
         next: &NextUse,
         plan: &mut Plan,
     ) {
+        let is_plain = code.params(block).is_empty() && code.program.links.is_empty();
+        if let [number] = *code.incoming(block)
+            && is_plain
+            && self.done[code.edges()[number as usize].from.index()]
+        {
+            self.follow(code, &code.edges()[number as usize], plan);
+            return;
+        }
         let edges = self.gather(code, block, next, plan);
         let mut candidates = std::mem::take(&mut self.candidates);
         let mut load = Load::default();
@@ -148,6 +155,36 @@ impl EntrySets {
         self.done[block.index()] = true;
     }
 
+    /// Lets a block begin with what the one before it ends with, to which only that leads: there is
+    /// room for all of it.
+    fn follow(&mut self, code: &Code, edge: &Edge, plan: &mut Plan) {
+        self.mark_exit(edge.from, plan);
+        let (block, marks) = (edge.to, self.marks);
+        let is_held = |value: u32| self.at_exit[value as usize] == marks;
+        let stays = |value: &u32| is_held(*value) || !code.shape(*value).reaches_memory;
+        let residents = code.live_in(block).filter(stays).map(|value| Resident {
+            value,
+            clean: !is_held(value)
+                || self.clean_at_exit[value as usize] == marks
+                || plan.remat.is_free(value),
+        });
+        plan.entry.add(block, residents);
+        let missing = code.live_in(block).filter(|value| !stays(value));
+        plan.in_memory.add(block, missing);
+        self.done[block.index()] = true;
+    }
+
+    /// Marks what `block` ends with in registers.
+    fn mark_exit(&mut self, block: Block, plan: &Plan) {
+        self.marks += 1;
+        for resident in plan.exit.of(block) {
+            self.at_exit[resident.value as usize] = self.marks;
+            if resident.clean {
+                self.clean_at_exit[resident.value as usize] = self.marks;
+            }
+        }
+    }
+
     /// Finds out how each value live into `block` arrives; returns along how many edges that
     /// is known.
     fn gather(&mut self, code: &Code, block: Block, next: &NextUse, plan: &Plan) -> u32 {
@@ -175,13 +212,7 @@ impl EntrySets {
                 continue;
             }
             known += 1;
-            self.marks += 1;
-            for resident in plan.exit.of(edge.from) {
-                self.at_exit[resident.value as usize] = self.marks;
-                if resident.clean {
-                    self.clean_at_exit[resident.value as usize] = self.marks;
-                }
-            }
+            self.mark_exit(edge.from, plan);
             let pairs = code.pairs(edge);
             for (at, c) in self.candidates.iter_mut().enumerate() {
                 let source = match c.is_param {

@@ -44,6 +44,7 @@ pub(crate) use liveness::Bits;
 pub(crate) use liveness::Revision;
 pub use liveness::{Live, LiveSet, Liveness};
 pub use loops::{Loop, LoopInfo, Loops};
+pub(crate) use next_use::NextUseSolver;
 pub use next_use::{LOOP_EXIT, NEVER, NextUses};
 pub use order::Order;
 pub use pressure::{Moment, Peak, Pressure, PressureWalk};

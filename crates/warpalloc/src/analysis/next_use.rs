@@ -45,22 +45,12 @@ impl<V: EntityRef + Ord + Send + 'static> NextUses<V> {
         loops: &Loops,
         liveness: &Liveness<V>,
     ) -> NextUses<V> {
-        let [entry, params] = first_reads(code, liveness);
-        let mut solver = Solver {
-            code,
-            loops,
-            entry: Distances::new(entry),
-            params: Distances::new(params),
-            nearest: Nearest::nothing(code.value_count()),
-        };
-        solver.iterate(order);
+        let mut solver = NextUseSolver::solve(code, order, loops, liveness);
         let items = solver.entry.rows.items().len();
         let mut exit = Rows::with_capacity(code.block_count(), items, &Scratch::default());
         let mut row = Vec::new();
         for block in code.all_blocks() {
-            solver.look_ahead(block);
-            let live = liveness.live_out(block).map(|v| (v, solver.nearest.of(v)));
-            fill(&mut row, live);
+            solver.fill_exit(block, liveness, &mut row);
             exit.push(&row);
         }
         NextUses {
@@ -249,7 +239,9 @@ impl<V: EntityRef + Send + 'static> Distances<V> {
     }
 }
 
-struct Solver<'a, C: Code> {
+/// Distances at the start of each block, from which those at the ends of blocks are found one by
+/// one: nothing is kept of these.
+pub(crate) struct NextUseSolver<'a, C: Code> {
     code: &'a C,
     loops: &'a Loops,
     /// Of the values live into blocks, and of the parameters of blocks.
@@ -294,7 +286,41 @@ impl Nearest {
     }
 }
 
-impl<C: Code> Solver<'_, C> {
+impl<'a, C: Code> NextUseSolver<'a, C>
+where
+    C::Value: EntityRef + Ord + Send + 'static,
+{
+    pub fn solve(
+        code: &'a C,
+        order: &Order,
+        loops: &'a Loops,
+        liveness: &Liveness<C::Value>,
+    ) -> NextUseSolver<'a, C> {
+        let [entry, params] = first_reads(code, liveness);
+        let mut solver = NextUseSolver {
+            code,
+            loops,
+            entry: Distances::new(entry),
+            params: Distances::new(params),
+            nearest: Nearest::nothing(code.value_count()),
+        };
+        solver.iterate(order);
+        solver
+    }
+
+    /// Makes `row` the values live out of `block` in ascending order, each with the number of
+    /// instructions after `block` that come before its next use.
+    pub fn fill_exit(
+        &mut self,
+        block: Block,
+        liveness: &Liveness<C::Value>,
+        row: &mut Vec<(C::Value, u32)>,
+    ) {
+        self.look_ahead(block);
+        let live = liveness.live_out(block);
+        fill(row, live.map(|v| (v, self.nearest.of(v))));
+    }
+
     /// Passes in post-order over the blocks whose successors changed, until none did.
     fn iterate(&mut self, order: &Order) {
         let mut dirty: SecondaryMap<Block, bool> = SecondaryMap::with_default(true);

@@ -16,7 +16,7 @@ use super::entry::EntrySets;
 use super::next_use::NextUse;
 use super::pressure::Pressure;
 use super::remat::Remat;
-use crate::analysis::{NEVER, NextUses};
+use crate::analysis::{NEVER, NextUseSolver};
 use crate::function::{Block, Role};
 use crate::ir::Value;
 use cranelift_entity::EntityRef;
@@ -125,7 +125,8 @@ pub(super) fn spill(
     pressure: &Pressure,
     tight: &[u8],
 ) -> Result<Plan, usize> {
-    let distances = NextUses::compute(code, &code.order, &code.loops, code.liveness());
+    let mut distances = NextUseSolver::solve(code, &code.order, &code.loops, code.liveness());
+    let mut exit = Vec::new();
     let blocks = code.block_count();
     let mut spiller = Spiller {
         code,
@@ -150,15 +151,15 @@ pub(super) fn spill(
     };
     let mut entries = EntrySets::new(code, pressure);
     for &block in code.order.all() {
-        let exit = distances.exit(block);
-        spiller.enter(block, exit);
+        distances.fill_exit(block, code.liveness(), &mut exit);
+        spiller.enter(block, &exit);
         entries.choose(code, rooms, block, &spiller.next, &mut spiller.plan);
         if code.edges()[code.outgoing(block)]
             .iter()
             .any(|e| e.to == block)
         {
             spiller.next.turn_back(code, block);
-            spiller.enter(block, exit);
+            spiller.enter(block, &exit);
         }
         spiller.block(block)?;
     }

@@ -35,7 +35,7 @@ pub(super) fn assign<const W: usize>(
     // Where nothing is spilled, everything live is in a register.
     let [entering, leaving] = match plan {
         None => code.live_totals(),
-        Some(_) => [0; 2],
+        Some(plan) => [plan.entry.len(), plan.exit.len()],
     };
     let mut assigner = Assigner::<W> {
         code,

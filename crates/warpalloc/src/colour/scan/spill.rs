@@ -78,6 +78,11 @@ impl<T> Lists<T> {
         }
     }
 
+    /// How many items all lists have together.
+    pub fn len(&self) -> usize {
+        self.ranges.iter().map(ExactSizeIterator::len).sum()
+    }
+
     pub fn of(&self, block: Block) -> &[T] {
         &self.items[self.range(block)]
     }

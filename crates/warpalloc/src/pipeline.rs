@@ -4,7 +4,7 @@
 //! prepare   build the program, hoist invariants, schedule where pressure exceeds the budget,
 //!           rematerialise where it still does
 //! attempt   split ─→ rounds of (colour, choose spills, rewrite) ─→ join reloads ─→ shrink
-//! finish    emit ─→ copy propagation, dead code ─→ frame: reorder, merge, compact
+//! finish    emit ─→ copy propagation, dead code ─→ frame: reorder, merge, demote, compact
 //! ```
 //!
 //! A function that must spill is attempted in several ways, and the cheapest allocation is
@@ -386,6 +386,9 @@ impl<'a> Pipeline<'a> {
             code.write_edits_to(allocation, self.scratch);
         }
         clock.lap(&mut allocation.stats, "clean up");
+        if let Some(limit) = self.options.shared_limit {
+            frame::demote::demote(self.function, self.target, allocation, limit);
+        }
         frame::compact::compact(self.function, self.target, allocation, self.options);
         clock.lap(&mut allocation.stats, "compact");
         frame::within_limit(self.target, allocation.frame)

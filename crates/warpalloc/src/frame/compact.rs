@@ -60,10 +60,70 @@ impl Buckets {
 
 /// A run of bytes that moves as one, counted from the frame's low end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    start: u32,
-    end: u32,
-    align: u32,
+pub(super) struct Run {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) align: u32,
+}
+
+impl Run {
+    pub(super) fn bytes(&self) -> u32 {
+        self.end - self.start
+    }
+}
+
+/// The runs of bytes of the frame in `space`, ascending: what accesses overlap in is one.
+pub(super) fn runs(target: &Target, allocation: &Allocation, space: Space) -> Vec<Run> {
+    let size = allocation.frame.size(space) as i32;
+    let mut accesses: Vec<Run> = Vec::new();
+    for (_, edit) in allocation.edits.iter() {
+        let (addr, reg, width) = match *edit {
+            Edit::Store { to, from, width } => (to, from, width),
+            Edit::Reload { to, from, width } => (from, to, width),
+            _ => continue,
+        };
+        if addr.space == space {
+            let bytes = width as u32 * target.file(reg.file).unit_bytes as u32;
+            let start = (addr.offset + size) as u32;
+            let align = bytes.next_power_of_two().min(target.slot_align());
+            accesses.push(Run {
+                start,
+                end: start + bytes,
+                align,
+            });
+        }
+    }
+    accesses.sort_unstable_by_key(|run| (run.start, run.end));
+    let mut runs: Vec<Run> = Vec::new();
+    for access in accesses {
+        match runs.last_mut() {
+            Some(last) if access.start < last.end => {
+                last.end = last.end.max(access.end);
+                last.align = last.align.max(access.align);
+            }
+            _ => runs.push(access),
+        }
+    }
+    runs
+}
+
+/// The accesses of `allocation` with each slot where `moved` says.
+pub(super) fn relocate(
+    function: &Function,
+    allocation: &mut Allocation,
+    moved: impl Fn(SlotAddr) -> SlotAddr,
+) {
+    let edits = std::mem::take(&mut allocation.edits);
+    let relocated = edits.iter().map(|(point, edit)| {
+        let mut edit = edit.clone();
+        match &mut edit {
+            Edit::Store { to, .. } => *to = moved(*to),
+            Edit::Reload { from, .. } => *from = moved(*from),
+            _ => {}
+        }
+        (point, edit)
+    });
+    allocation.edits = Edits::new(function, relocated.collect());
 }
 
 /// Closes the gaps of both frames of `allocation`, in whole buckets where these are asked
@@ -94,22 +154,11 @@ fn close_gaps(
     {
         return 0;
     }
-    let moved = |addr: &SlotAddr| match addr.space {
-        Space::Local => maps[0].moved(*addr),
-        Space::Shared => maps[1].moved(*addr),
-        Space::Argument => *addr,
-    };
-    let edits = std::mem::take(&mut allocation.edits);
-    let relocated = edits.iter().map(|(point, edit)| {
-        let mut edit = edit.clone();
-        match &mut edit {
-            Edit::Store { to, .. } => *to = moved(to),
-            Edit::Reload { from, .. } => *from = moved(from),
-            _ => {}
-        }
-        (point, edit)
+    relocate(function, allocation, |addr| match addr.space {
+        Space::Local => maps[0].moved(addr),
+        Space::Shared => maps[1].moved(addr),
+        Space::Argument => addr,
     });
-    allocation.edits = Edits::new(function, relocated.collect());
     allocation.frame = Frame {
         local: maps[0].size,
         shared: maps[1].size,
@@ -133,35 +182,7 @@ impl Relocation {
         buckets: Option<Buckets>,
     ) -> Relocation {
         let old_size = allocation.frame.size(space);
-        let mut accesses: Vec<Run> = Vec::new();
-        for (_, edit) in allocation.edits.iter() {
-            let (addr, reg, width) = match *edit {
-                Edit::Store { to, from, width } => (to, from, width),
-                Edit::Reload { to, from, width } => (from, to, width),
-                _ => continue,
-            };
-            if addr.space == space {
-                let bytes = width as u32 * target.file(reg.file).unit_bytes as u32;
-                let start = (addr.offset + old_size as i32) as u32;
-                let align = bytes.next_power_of_two().min(target.slot_align());
-                accesses.push(Run {
-                    start,
-                    end: start + bytes,
-                    align,
-                });
-            }
-        }
-        accesses.sort_unstable_by_key(|run| (run.start, run.end));
-        let mut runs: Vec<Run> = Vec::new();
-        for access in accesses {
-            match runs.last_mut() {
-                Some(last) if access.start < last.end => {
-                    last.end = last.end.max(access.end);
-                    last.align = last.align.max(access.align);
-                }
-                _ => runs.push(access),
-            }
-        }
+        let runs = runs(target, allocation, space);
         // Strictest alignment first leaves no gap between runs of powers of two.
         let mut order: Vec<usize> = (0..runs.len()).collect();
         order.sort_by_key(|&i| (Reverse(runs[i].align), i));

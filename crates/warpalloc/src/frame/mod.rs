@@ -8,10 +8,12 @@
 //! | callee-saved registers are saved and restored | [`callee_saves`] |
 //! | slots whose values travel together lie side by side | [`reorder_slots`] |
 //! | accesses to neighbouring slots become one wide access | [`merge_accesses`] |
+//! | slots that shared memory has no room for go to local memory | [`demote`] |
 //! | gaps are closed | [`compact`] |
 
 pub(crate) mod callee_saves;
 pub(crate) mod compact;
+pub(crate) mod demote;
 pub(crate) mod layout;
 pub(crate) mod merge_accesses;
 pub(crate) mod reorder_slots;

@@ -99,6 +99,8 @@ settings! {
         "verify" verify: bool = true;
         /// Where spilled values go.
         "spill" spill_space: Space = Space::Local;
+        /// Bytes of a frame in shared memory at most; the slots accessed least lie in local memory.
+        "shared-limit" shared_limit: Option<u32> = None;
         /// Reorder crowded blocks before allocation.
         "schedule" schedule: bool = true;
         /// Split long live ranges around loops before allocation.

@@ -26,10 +26,6 @@ const ANYWHERE: f64 = 0.8;
 const WITH_LONG_LOOP: f64 = 0.8;
 /// The same where few warps hide that, or half of those that do so in the original.
 const EXPOSED_LONG_LOOP: f64 = 0.5;
-/// An allocation for so many more registers than the cap that ptxas makes most of the spills.
-const MOSTLY_PTXAS: f64 = 0.75;
-/// The margin of such an allocation.
-const MOST_ROOM: i32 = -48;
 /// Every candidate where a multiprocessor holds few warps: what these do not hide depends on the exact
 /// schedule.
 const WITH_FEW_WARPS: [(u32, f64); 2] = [(2 * SCHEDULERS, 0.75), (4 * SCHEDULERS, 0.82)];
@@ -85,7 +81,6 @@ fn of_kind(candidate: Candidate) -> f64 {
         Candidate::Moved { all: true } => MOVED,
         Candidate::Moved { all: false } => IN_PLACE,
         Candidate::Spilled => USUAL / UNSCHEDULED,
-        Candidate::Allocated { margin, .. } if margin <= MOST_ROOM => MOSTLY_PTXAS,
         _ => USUAL,
     }
 }
@@ -146,9 +141,6 @@ mod tests {
             assert!(worth_it(candidate, &original) < worth_it(own, &original));
         }
         assert!(worth_it(some, &original) > worth_it(own, &original));
-        let margin = |margin| Candidate::Allocated { strategy, margin };
-        assert_eq!(worth_it(margin(-16), &original), worth_it(own, &original));
-        assert!(worth_it(margin(-48), &original) < worth_it(own, &original));
         let rest = |of, all| Candidate::RestMoved { of, all };
         let [pragma, text] = [
             SharedText::Pragma,

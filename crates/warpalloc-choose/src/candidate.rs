@@ -3,16 +3,10 @@
 use std::fmt;
 
 use warpalloc::Strategy;
-use warpalloc_ptx::module::{ModuleOptions, Overflow, SpillSpace, Treatment};
+use warpalloc_ptx::module::{ModuleOptions, SpillSpace, Treatment};
 
 /// Registers above the cap of an allocation that leaves some spills to ptxas.
 const SOME_ROOM: i32 = -16;
-/// The same where the frame does not fit with fewer. Beyond the last, an allocation says little of
-/// what ptxas will do.
-const ROOMIER: [i32; 3] = [SOME_ROOM, -48, -96];
-/// Bytes per thread by which a frame shrinks with one more register, at most: a word, and another
-/// where a value with it had to be spilled for the sake of a wide one.
-pub(crate) const BYTES_SAVED: u32 = 8;
 
 /// One way to allocate a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +24,7 @@ pub enum Candidate {
     /// The machine code that ptxas makes without a cap, its schedule kept, with spill code of ours
     /// for the cap.
     Spilled,
-    /// An allocation of ours that spills to shared memory.
+    /// An allocation of ours that spills to shared memory, as far as that goes.
     Allocated {
         /// The allocator.
         strategy: Strategy,
@@ -115,33 +109,9 @@ impl Candidate {
         rows
     }
 
-    /// The same with so many more registers that what shared memory lacks for its frame may not
-    /// be spilled; ptxas spills the rest. Budgets between that cannot fit are passed over.
-    pub(crate) fn roomier(self, overflow: Overflow) -> Option<Candidate> {
-        let Candidate::Allocated { strategy, margin } = self else {
-            return None;
-        };
-        if margin > 0 {
-            return None;
-        }
-        let lacks = overflow.frame.saturating_sub(overflow.room);
-        let more = lacks.div_ceil(BYTES_SAVED).max(1);
-        let least = margin.saturating_sub_unsigned(more);
-        let mut margins = ROOMIER.into_iter();
-        let margin = margins.find(|&roomier| roomier <= least)?;
-        Some(Candidate::Allocated { strategy, margin })
-    }
-
     /// The candidate that displays as `name`.
     pub(crate) fn named(name: &str) -> Option<Candidate> {
         let rows = Candidate::rows(true).into_iter().flatten();
-        let with_room = |candidate: Candidate| {
-            let others = ROOMIER.map(|margin| match candidate {
-                Candidate::Allocated { strategy, .. } => Candidate::Allocated { strategy, margin },
-                other => other,
-            });
-            [candidate].into_iter().chain(others)
-        };
         let with_rest = |candidate: Candidate| {
             let of = candidate.shared_text().into_iter();
             let rest = of.flat_map(|of| [false, true].map(|all| Candidate::RestMoved { of, all }));
@@ -150,7 +120,6 @@ impl Candidate {
         let mut all = [Candidate::Original]
             .into_iter()
             .chain(rows)
-            .flat_map(with_room)
             .flat_map(with_rest);
         all.find(|candidate| candidate.to_string() == name)
     }
@@ -211,40 +180,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allocation_that_does_not_fit_is_given_the_registers_that_its_frame_lacks() {
-        let strategy = Strategy::Briggs;
-        let roomier = |margin, frame: u32| {
-            let overflow = Overflow { frame, room: 128 };
-            match (Candidate::Allocated { strategy, margin }).roomier(overflow) {
-                Some(Candidate::Allocated { margin, .. }) => Some(margin),
-                _ => None,
-            }
-        };
-        assert_eq!(roomier(0, 132), Some(-16));
-        assert_eq!(roomier(0, 128 + 16 * 8), Some(-16));
-        assert_eq!(roomier(0, 128 + 16 * 8 + 4), Some(-48));
-        assert_eq!(roomier(-16, 132), Some(-48));
-        assert_eq!(roomier(-16, 128 + 33 * 8), Some(-96));
-        assert_eq!(roomier(-48, 128 + 49 * 8), None, "no budget will do");
-        assert_eq!(roomier(-96, 132), None);
-        assert_eq!(roomier(4, 132), None, "that was to leave ptxas registers");
-        let overflow = Overflow {
-            frame: 132,
-            room: 128,
-        };
-        assert_eq!(Candidate::SharedPragma.roomier(overflow), None);
-    }
-
-    #[test]
     fn every_candidate_is_found_by_its_name() {
-        let strategy = Strategy::Briggs;
-        for margin in [0, 4, -16, -48, -96] {
-            let candidate = Candidate::Allocated { strategy, margin };
+        for candidate in Candidate::rows(true).into_iter().flatten() {
             assert_eq!(Candidate::named(&candidate.to_string()), Some(candidate));
         }
         let text = SharedText::Allocated {
-            strategy,
-            margin: -48,
+            strategy: Strategy::Fatpoint,
+            margin: SOME_ROOM,
         };
         for all in [false, true] {
             let moved = Candidate::Moved { all };

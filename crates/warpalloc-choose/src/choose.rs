@@ -392,6 +392,7 @@ fn launched<T>(
     let shape = measure.shape(kernel)?;
     let options = ModuleOptions {
         block: Some(shape.block),
+        dynamic_shared: shape.dynamic_shared,
         ..request.options.clone()
     };
     work(Request {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use rayon::prelude::*;
-use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, Overflow, allocate_module};
+use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, allocate_module};
 use warpalloc_sass::allocate::allocate_kernel;
 use warpalloc_sass::object::Cubin;
 use warpalloc_sass::spills::spills_to_shared;
@@ -26,7 +26,7 @@ const FEW_SPILLS: f64 = 0.05;
 const FEW_INSTRUCTIONS: usize = 2048;
 
 /// Shared memory that every launch gets without asking for more.
-pub(crate) const WITHOUT_OPT_IN: u64 = 48 * 1024;
+const WITHOUT_OPT_IN: u64 = 48 * 1024;
 
 /// One kernel's candidates against each other.
 pub(crate) struct Contest<'a> {
@@ -179,8 +179,7 @@ impl Contest<'_> {
         }
     }
 
-    /// The candidates of a row, up to the first that has no chance after the one before it or that
-    /// needed more room than it asked for.
+    /// The candidates of a row, up to the first that has no chance after the one before it.
     fn row(
         &self,
         ptxas: &Ptxas,
@@ -195,12 +194,8 @@ impl Contest<'_> {
                 break;
             }
             let entrant = self.entrant(ptxas, candidate, original)?;
-            let is_as_asked = entrant.judged.candidate == candidate;
             rests.extend(self.rest_moved(&entrant, original));
             entrants.push(entrant);
-            if !is_as_asked {
-                break;
-            }
         }
         entrants.extend(rests);
         Ok(entrants)
@@ -232,19 +227,13 @@ impl Contest<'_> {
     fn entrant(
         &self,
         ptxas: &Ptxas,
-        mut candidate: Candidate,
+        candidate: Candidate,
         original: &Built,
     ) -> Result<Entrant, ChooseError> {
         if let Candidate::Moved { .. } = candidate {
             return Ok(self.moved(candidate, &original.cubin, None, original));
         }
-        let mut built = self.build(ptxas, candidate)?;
-        while let Some(overflow) = built.as_ref().err().and_then(|unbuilt| unbuilt.overflow)
-            && let Some(roomier) = candidate.roomier(overflow)
-        {
-            candidate = roomier;
-            built = self.build(ptxas, candidate)?;
-        }
+        let built = self.build(ptxas, candidate)?;
         let ratios = match &built {
             Ok(built) => Ok(built.estimate.over(&original.estimate)),
             Err(unbuilt) => Err(unbuilt.reason.clone()),
@@ -295,10 +284,7 @@ impl Contest<'_> {
     /// The machine code without a cap, with spill code for the cap, and the module that ptxas makes
     /// it of.
     fn spilled(&self, ptxas: &Ptxas) -> Result<Result<Made, Unbuilt>, ChooseError> {
-        let unbuilt = |reason: String| Unbuilt {
-            reason,
-            overflow: None,
-        };
+        let unbuilt = |reason: String| Unbuilt { reason };
         let Some(options) = self.request.spill_options(self.facts) else {
             return Ok(Err(unbuilt("there is no cap to allocate for".to_owned())));
         };
@@ -368,10 +354,9 @@ impl Contest<'_> {
     ) -> Result<Result<Made, Unbuilt>, ChooseError> {
         let options = candidate.options(self.request.options, self.kernel);
         let result = allocate_module(self.request.source, &options, None)?;
-        let unbuilt = |reason: String, overflow| Ok(Err(Unbuilt { reason, overflow }));
+        let unbuilt = |reason: String| Ok(Err(Unbuilt { reason }));
         if let Some(reason) = obstacle(candidate, &result, self.kernel) {
-            let own = self.report(&result);
-            return unbuilt(reason, own.and_then(|own| own.overflow));
+            return unbuilt(reason);
         }
         let assembly = Assembly {
             text: &result.text,
@@ -381,7 +366,7 @@ impl Contest<'_> {
         };
         match ptxas.assemble(assembly) {
             Ok(cubin) => Ok(Ok((cubin, result))),
-            Err(error @ PtxasError::Refused(_)) => unbuilt(error.to_string(), None),
+            Err(error @ PtxasError::Refused(_)) => unbuilt(error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
@@ -397,11 +382,11 @@ impl Contest<'_> {
             _ => self.assembled(ptxas, candidate)?,
         };
         Ok(made.and_then(|(cubin, result)| {
-            let unbuilt = |reason, overflow| Unbuilt { reason, overflow };
+            let unbuilt = |reason| Unbuilt { reason };
             let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-            let estimate = estimate.map_err(|error| unbuilt(unjudged(&error), None))?;
-            if let Some((reason, excess)) = self.beyond_the_launch(candidate, &estimate) {
-                return Err(unbuilt(reason, self.overflow_of(&result, excess)));
+            let estimate = estimate.map_err(|error| unbuilt(unjudged(&error)))?;
+            if let Some(reason) = self.beyond_the_launch(candidate, &estimate) {
+                return Err(unbuilt(reason));
             }
             Ok(Built {
                 cubin,
@@ -411,13 +396,8 @@ impl Contest<'_> {
         }))
     }
 
-    /// Why a launch that gives the kernel dynamic shared memory might fail, and for how many
-    /// bytes per block.
-    fn beyond_the_launch(
-        &self,
-        candidate: Candidate,
-        estimate: &Estimate,
-    ) -> Option<(String, u64)> {
+    /// Why a launch that gives the kernel dynamic shared memory might fail.
+    fn beyond_the_launch(&self, candidate: Candidate, estimate: &Estimate) -> Option<String> {
         let dynamic = self
             .request
             .dynamic_shared
@@ -425,28 +405,10 @@ impl Contest<'_> {
         let bytes = estimate.shared_bytes + u64::from(dynamic);
         let is_ours = candidate != Candidate::Original;
         (is_ours && bytes > WITHOUT_OPT_IN).then(|| {
-            let reason = format!(
+            format!(
                 "{bytes} bytes of shared memory with the dynamic share, {WITHOUT_OPT_IN} launch for sure"
-            );
-            (reason, bytes - WITHOUT_OPT_IN)
+            )
         })
-    }
-
-    /// What shared memory lacks for the frame of an allocation that takes too many bytes per block.
-    fn overflow_of(&self, result: &ModuleResult, excess: u64) -> Option<Overflow> {
-        let Outcome::Allocated(allocated) = &self.report(result)?.outcome else {
-            return None;
-        };
-        let frame = allocated.frame.shared;
-        // The largest block, so that no budget is passed over that might do.
-        let threads = self.request.options.block.unwrap_or(1024).max(1);
-        let lacks = u32::try_from(excess.div_ceil(u64::from(threads))).ok()?;
-        let room = frame.saturating_sub(lacks);
-        Some(Overflow { frame, room })
-    }
-
-    fn report<'r>(&self, result: &'r ModuleResult) -> Option<&'r FunctionReport> {
-        result.functions.iter().find(|f| f.name == self.kernel)
     }
 }
 
@@ -464,8 +426,6 @@ type Made = (Vec<u8>, ModuleResult);
 /// Why a candidate was not.
 struct Unbuilt {
     reason: String,
-    /// What shared memory lacks, if that is why.
-    overflow: Option<Overflow>,
 }
 
 pub(crate) fn score(judged: &Judged) -> f64 {
@@ -502,7 +462,9 @@ pub(crate) fn obstacle(
         (Outcome::Refused(reason), _) => Some(reason.clone()),
         (Outcome::PassedThrough(passed), _) => Some(passed.reason.clone()),
         (Outcome::Kept(reason), Candidate::Allocated { .. }) => Some(reason.clone()),
-        (Outcome::Allocated(allocated), _) if allocated.frame.local > 0 => {
+        (Outcome::Allocated(allocated), _)
+            if allocated.frame.local > 0 && allocated.frame.shared == 0 =>
+        {
             let about_space = |warning: &&String| warning.contains("local memory");
             let warning = report.warnings.iter().find(about_space);
             Some(warning.map_or("it spills to local memory".to_owned(), Clone::clone))

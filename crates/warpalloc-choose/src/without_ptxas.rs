@@ -19,14 +19,16 @@ use warpalloc_ptx::module::{
     allocate_module, lower_function, with_module,
 };
 
-use crate::candidate::{BYTES_SAVED, Candidate};
+use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Judged, KernelChoice};
-use crate::contest::{Chosen, Contest, WITHOUT_OPT_IN, obstacle, score};
+use crate::contest::{Chosen, Contest, obstacle, score};
 use crate::judge::{Machine, Resources, Shape, judge_text};
 
-/// What spill code is made by, and for how many registers below the cap: the second where the frame of
-/// the first does not fit shared memory, so that ptxas spills the rest.
-const SPILL_CODE: [(Strategy, i32); 2] = [(Strategy::Briggs, 0), (Strategy::Fatpoint, -16)];
+/// What spill code is made by.
+const SPILL_CODE: Candidate = Candidate::Allocated {
+    strategy: Strategy::Briggs,
+    margin: 0,
+};
 /// What stands for ptxas: the allocator that takes the least time.
 const STAND_IN: Strategy = Strategy::Scan;
 /// The registers below the cap of the allocation that estimates are compared with: ptxas, which orders
@@ -34,9 +36,6 @@ const STAND_IN: Strategy = Strategy::Scan;
 const BETTER_PTXAS: i32 = -16;
 /// Words of a frame over the cap below which little has to be spilled.
 const MUCH_TO_SPILL: f64 = 0.5;
-/// The share of the frame of `scan` that `briggs` takes at least, but for small frames: with more than
-/// shared memory holds there is no use in trying.
-const LEAST_SHARE: f64 = 0.5;
 /// Warps of a multiprocessor below which nothing hides the latency of another warp.
 const LEAST_WARPS: u32 = 8;
 /// Warps below which that is in doubt.
@@ -77,17 +76,10 @@ struct Reading<'r, 'm, 'a> {
 /// Spill code in shared memory that can be launched.
 struct Spilled {
     result: ModuleResult,
-    /// Bytes of its frame per thread.
+    /// Bytes of its frame per thread, in shared and in local memory.
     frame: u32,
     /// What it takes of a multiprocessor.
     resources: Resources,
-}
-
-/// Why there is none.
-enum Unspilled {
-    /// Shared memory is too small for its frame.
-    Overflow(String),
-    Other(String),
 }
 
 impl Reading<'_, '_, '_> {
@@ -148,7 +140,7 @@ impl Contest<'_> {
 
     fn hold_read(&self, entry: &EntryFacts, reading: &Reading) -> Result<Chosen, ChooseError> {
         let left = |reason: &str| Ok(self.left(reason, Vec::new()));
-        let (bytes, cap) = match self.stand_in(reading, 0)? {
+        let (bytes, cap) = match reading.frame(self.kernel, &self.stand_in_options(0))? {
             Ok(LocalFrame { bytes: 0, .. }) => return left("it is expected to fit"),
             Ok(LocalFrame { bytes, cap, .. }) => (bytes, cap),
             Err(reason) => return left(&reason),
@@ -184,7 +176,7 @@ impl Contest<'_> {
         };
         let mut candidates = Vec::new();
         if is_much(bytes, cap) {
-            let chosen = self.by_spill_code(reading, kernel, bytes, &shape, &mut candidates)?;
+            let chosen = self.by_spill_code(reading, kernel, &shape, &mut candidates)?;
             if let Some(chosen) = chosen {
                 return Ok(chosen);
             }
@@ -224,111 +216,75 @@ impl Contest<'_> {
     }
 
     /// Spill code in shared memory, where it is worth it. `kernel` says what the kernel takes without
-    /// spills, and `bytes` is the frame of the stand-in.
+    /// spills.
     fn by_spill_code(
         &self,
         reading: &Reading,
         kernel: Resources,
-        bytes: u32,
         shape: &Shape,
         candidates: &mut Vec<Judged>,
     ) -> Result<Option<Chosen>, ChooseError> {
-        for (strategy, margin) in SPILL_CODE {
-            let most_saved = margin.min(0).unsigned_abs() * BYTES_SAVED;
-            if !may_fit(kernel, bytes.saturating_sub(most_saved)) {
-                continue;
+        let candidate = SPILL_CODE;
+        let mut judged = |ratios| candidates.push(Judged { candidate, ratios });
+        let spilled = match self.spill(reading, kernel)? {
+            Ok(spilled) => spilled,
+            Err(reason) => {
+                judged(Err(reason));
+                return Ok(None);
             }
-            let stand_in = match margin {
-                0 => bytes,
-                _ => match self.stand_in(reading, margin)? {
-                    Ok(stand_in) => stand_in.bytes,
-                    Err(_) => return Ok(None),
-                },
+        };
+        let reason = if is_in_doubt(spilled.resources.warps(), shape) {
+            let over = self.over_better_ptxas(reading, &spilled, kernel)?;
+            judged(over.clone());
+            let over = Judged {
+                candidate,
+                ratios: over,
             };
-            if !may_fit(kernel, stand_in) {
-                continue;
+            if !over.is_better(CLEARLY_BETTER) {
+                return Ok(None);
             }
-            let candidate = Candidate::Allocated { strategy, margin };
-            let mut judged = |ratios| candidates.push(Judged { candidate, ratios });
-            let spilled = match self.spill(reading, candidate, kernel)? {
-                Ok(spilled) => spilled,
-                Err(Unspilled::Overflow(reason)) => {
-                    judged(Err(reason));
-                    continue;
-                }
-                Err(Unspilled::Other(reason)) => {
-                    judged(Err(reason));
-                    return Ok(None);
-                }
-            };
+            let expected = score(&over);
+            format!("expected to take {expected:.2} of the original's time; {UNSEEN}")
+        } else {
             let words = spilled.frame.div_ceil(4);
-            // Where ptxas spills too, it does so around spill code that stays in its place.
-            let is_in_part = margin < 0 && words < kernel.registers;
-            let reason = if is_in_part || is_in_doubt(spilled.resources.warps(), shape) {
-                let over = self.over_better_ptxas(reading, &spilled, kernel)?;
-                judged(over.clone());
-                let over = Judged {
-                    candidate,
-                    ratios: over,
-                };
-                if !over.is_better(CLEARLY_BETTER) {
-                    return Ok(None);
-                }
-                let expected = score(&over);
-                format!("expected to take {expected:.2} of the original's time; {UNSEEN}")
-            } else {
-                format!("{words} words of each thread are to be spilled; {UNSEEN}")
-            };
-            let candidates = std::mem::take(candidates);
-            let result = Some(spilled.result);
-            return Ok(Some(self.chosen(candidate, reason, candidates, result)));
-        }
-        Ok(None)
+            format!("{words} words of each thread are to be spilled; {UNSEEN}")
+        };
+        let candidates = std::mem::take(candidates);
+        let result = Some(spilled.result);
+        Ok(Some(self.chosen(candidate, reason, candidates, result)))
     }
 
-    /// Makes spill code in shared memory.
+    /// Makes spill code in shared memory, or says why there is none.
     fn spill(
         &self,
         reading: &Reading,
-        candidate: Candidate,
         kernel: Resources,
-    ) -> Result<Result<Spilled, Unspilled>, ChooseError> {
-        let result = reading.text(&candidate.options(self.request.options, self.kernel))?;
-        let own = result.functions.iter().find(|f| f.name == self.kernel);
-        let other = |reason: String| Ok(Err(Unspilled::Other(reason)));
-        if let Some(reason) = obstacle(candidate, &result, self.kernel) {
-            return match own.and_then(|own| own.overflow) {
-                Some(_) => Ok(Err(Unspilled::Overflow(reason))),
-                None => other(reason),
-            };
+    ) -> Result<Result<Spilled, String>, ChooseError> {
+        let result = reading.text(&SPILL_CODE.options(self.request.options, self.kernel))?;
+        if let Some(reason) = obstacle(SPILL_CODE, &result, self.kernel) {
+            return Ok(Err(reason));
         }
+        let own = result.functions.iter().find(|f| f.name == self.kernel);
         let Some(Outcome::Allocated(allocated)) = own.map(|own| &own.outcome) else {
-            return other("it was not allocated".to_owned());
+            return Ok(Err("it was not allocated".to_owned()));
         };
-        let frame = allocated.frame.shared;
-        // Registers that it takes beyond the cap are for ptxas to spill.
-        let beyond = allocated.registers.saturating_sub(kernel.registers);
-        if !is_much(frame + 4 * beyond, kernel.registers) {
-            return other("it has little to spill".to_owned());
+        let frame = allocated.frame;
+        if !is_much(frame.local + frame.shared, kernel.registers) {
+            return Ok(Err("it has little to spill".to_owned()));
         }
         let resources = Resources {
-            shared: kernel.shared + u64::from(frame) * u64::from(kernel.block_threads),
-            ..kernel
+            shared: kernel.shared + u64::from(frame.shared) * u64::from(kernel.block_threads),
+            ..kernel.with_local(frame.local)
         };
         let (shared, warps) = (resources.shared, resources.warps());
-        if shared > WITHOUT_OPT_IN {
-            return Ok(Err(Unspilled::Overflow(format!(
-                "{shared} bytes of shared memory, {WITHOUT_OPT_IN} launch for sure"
-            ))));
-        }
         if warps < LEAST_WARPS {
-            return other(format!(
+            return Ok(Err(format!(
                 "{shared} bytes of shared memory leave a multiprocessor {warps} warps"
-            ));
+            )));
         }
         Ok(Ok(Spilled {
+            frame: frame.local + frame.shared,
             result,
-            frame,
             resources,
         }))
     }
@@ -359,15 +315,7 @@ impl Contest<'_> {
         Ok(own.and_then(|own| Ok(own.over(&stand_in?))))
     }
 
-    /// What stands for the spills of ptxas with registers below the cap.
-    fn stand_in(
-        &self,
-        reading: &Reading,
-        margin: i32,
-    ) -> Result<Result<LocalFrame, String>, PtxError> {
-        reading.frame(self.kernel, &self.stand_in_options(margin))
-    }
-
+    /// What stands for ptxas with registers below the cap.
     fn stand_in_options(&self, margin: i32) -> ModuleOptions {
         let strategy = STAND_IN;
         let candidate = Candidate::Allocated { strategy, margin };
@@ -422,12 +370,6 @@ impl Resources {
 /// Whether a frame of so many bytes is much to spill for a cap.
 fn is_much(bytes: u32, cap: u32) -> bool {
     f64::from(bytes) / 4.0 >= MUCH_TO_SPILL * f64::from(cap)
-}
-
-/// Whether shared memory may hold the frame of the candidate, by that of the stand-in.
-fn may_fit(kernel: Resources, stand_in: u32) -> bool {
-    let least = LEAST_SHARE * f64::from(stand_in) * f64::from(kernel.block_threads);
-    kernel.shared as f64 + least <= WITHOUT_OPT_IN as f64
 }
 
 /// Whether something is at work that frames do not tell of, where so many warps are left.
@@ -486,15 +428,17 @@ mod tests {
         );
         let pragma = "ptxas, shared spills";
         assert_eq!(told(mma, "wmma_hgemm", 160, 32), is(pragma, 1, 0), "little");
-        assert_eq!(told(fft, "fft64", 24, 128), is(pragma, 1, 0), "too much");
+        assert_eq!(
+            told(fft, "fft64", 24, 128),
+            is("briggs, shared", 1, 1),
+            "more than shared memory holds"
+        );
         assert_eq!(told(sha, "sha256_x3", 24, 128), is("briggs, shared", 1, 1));
         assert_eq!(
             told(mma, "mma_bf16", 48, 32),
             is("briggs, shared", 1, 2),
             "in doubt"
         );
-        let in_part = "fatpoint, shared, cap +16";
-        assert_eq!(told(fft, "fft32", 48, 128), is(in_part, 2, 2));
         assert_eq!(
             told(sha, "sha256_x3", 64, 256),
             is("briggs, shared", 1, 1),
@@ -511,20 +455,6 @@ mod tests {
     fn much_to_spill_is_half_a_word_per_register() {
         assert!(is_much(80, 40));
         assert!(!is_much(76, 40));
-    }
-
-    #[test]
-    fn a_frame_is_tried_where_half_of_the_stand_ins_fits() {
-        let kernel = Resources {
-            sm: Sm::from_number(90).unwrap(),
-            registers: 32,
-            block_threads: 128,
-            shared: 16 * 1024,
-            frame: 0,
-        };
-        // 32 KB are left, 256 bytes of each thread.
-        assert!(may_fit(kernel, 512));
-        assert!(!may_fit(kernel, 516));
     }
 
     #[test]

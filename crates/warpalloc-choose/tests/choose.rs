@@ -12,6 +12,9 @@ use warpalloc_choose::{
 use warpalloc_ptx::contract::Contraction;
 use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, allocate_module};
 
+/// Shared memory that every launch gets without asking for more.
+const WITHOUT_OPT_IN: u32 = 48 * 1024;
+
 fn ptxas() -> Option<PathBuf> {
     let found = std::env::var_os("WARPALLOC_PTXAS").map(PathBuf::from);
     if found.is_none() {
@@ -165,20 +168,18 @@ fn without_ptxas_it_counts_how_much_there_is_to_spill() {
     assert!(much.result.text.contains("__warpalloc_slots"));
 }
 
-/// A frame of 48 KB or more per block does not launch everywhere; with 16 registers more it is smaller,
-/// and ptxas spills the rest.
+/// A frame of 48 KB or more per block does not launch everywhere; what is accessed least is in local memory.
 #[test]
-fn without_ptxas_a_frame_that_does_not_fit_is_left_to_ptxas_in_part() {
+fn without_ptxas_a_frame_that_does_not_fit_is_in_local_memory_in_part() {
     let options = ModuleOptions {
         block: Some(128),
-        ..options("fft32", 48)
+        ..options("fft32", 32)
     };
     let choice = chosen(&corpus("fft16.sm_90.ptx"), &options, None);
-    let kernel = &choice.kernels[0];
-    assert_eq!(kernel.chosen.to_string(), "fatpoint, shared, cap +16");
-    assert!(kernel.candidates[0].ratios.is_err(), "{kernel:?}");
+    assert_eq!(choice.kernels[0].chosen.to_string(), "briggs, shared");
     let text = &choice.result.text;
-    assert!(text.contains("__warpalloc_slots") && text.contains(".maxnreg 48"));
+    let memories = ["st.volatile.shared.b32", "st.local.b32", ".maxnreg 32"];
+    assert!(memories.into_iter().all(|part| text.contains(part)));
 }
 
 /// Of the stencil's instructions a quarter loads from global memory, and few warps are left to the
@@ -203,11 +204,11 @@ fn without_ptxas_estimates_decide_in_doubt() {
         judged("fft16.sm_90.ptx", "fft64", 128, 32),
     ];
     for (chosen, candidate, score) in slower {
-        let is_doubtful = score.is_none_or(|score| score > 0.8);
+        let is_doubtful = score.is_none_or(|score| score > 0.66);
         assert!(chosen != candidate && is_doubtful, "{chosen}: {score:?}");
     }
     let (chosen, candidate, score) = judged("mma.sm_90.ptx", "mma_bf16", 48, 32);
-    let is_faster = score.is_some_and(|score| score < 0.8);
+    let is_faster = score.is_some_and(|score| score < 0.66);
     assert!(chosen == candidate && is_faster, "{chosen}: {score:?}");
 }
 
@@ -224,12 +225,13 @@ fn without_ptxas_frames_leave_room_for_warps() {
     );
 }
 
-/// Shared memory holds no frame of this kernel. What is set aside for all blocks that could be resident
+/// The text of this kernel has to stay. What is set aside for all blocks that could be resident
 /// takes more of the frames of one block out of the cache than it moves; those of a large grid the cache
 /// does not hold either way.
 #[test]
 fn without_ptxas_the_pragma_must_not_cost_more_cache_than_it_saves() {
-    let (source, at_24) = (corpus("fft16.sm_90.ptx"), options("fft64", 24));
+    let source = corpus("../fresh/ptx/euler.sm_90.ptx");
+    let at_24 = options("euler_step", 24);
     let with_grid = |grid: u32| {
         let request = Request {
             grid: Some(grid),
@@ -295,24 +297,34 @@ fn without_a_block_nothing_goes_to_shared_memory() {
     }
 }
 
-/// Only that much shared memory launches for sure; ptxas has what does not go there.
+/// Only that much shared memory launches for sure, and a launch may take some of it.
 #[test]
-fn more_registers_alone_are_tried_where_the_frame_does_not_fit() {
-    let Some(program) = ptxas() else { return };
-    let ptxas = Ptxas::at(&program).unwrap();
-    let mut options = options("sgemm_rb8", 48);
-    options.block = Some(256);
-    let choice = chosen(&corpus("sgemm_rb.sm_90.ptx"), &options, Some(&ptxas));
-    let candidates = &choice.kernels[0].candidates;
-    let briggs: Vec<_> = candidates
-        .iter()
-        .filter(|judged| judged.candidate.to_string().starts_with("briggs"))
-        .collect();
-    let [only] = briggs[..] else {
-        panic!("{briggs:?}");
+fn frames_leave_shared_memory_to_the_kernel_and_to_its_launch() {
+    let source = corpus("sgemm_rb.sm_90.ptx");
+    let frame = |dynamic_shared: u32| {
+        let options = ModuleOptions {
+            block: Some(256),
+            dynamic_shared,
+            ..options("sgemm_rb8", 40)
+        };
+        let strategy = Strategy::Briggs;
+        let margin = 0;
+        let made = Candidate::Allocated { strategy, margin }.options(&options, "sgemm_rb8");
+        let made = allocate_module(&source, &made, None).unwrap();
+        let own = made.functions.iter().find(|f| f.name == "sgemm_rb8");
+        match &own.unwrap().outcome {
+            Outcome::Allocated(allocated) => (allocated.frame.local, allocated.frame.shared),
+            other => panic!("{other:?}"),
+        }
     };
-    let has_room = matches!(only.candidate, Candidate::Allocated { margin, .. } if margin < 0);
-    assert!(has_room && only.ratios.is_ok(), "{only:?}");
+    let room = (WITHOUT_OPT_IN - 16 * 1024) / 256;
+    let (local, shared) = frame(0);
+    assert!(
+        local > 0 && shared <= room && shared + 16 > room,
+        "{shared} of {room}"
+    );
+    let (more, less) = frame(16 * 256);
+    assert!(more > local && less <= room - 16, "{less} of {room}");
 }
 
 #[test]

@@ -408,6 +408,7 @@ fn options(args: &AllocArgs) -> Result<ModuleOptions, UsageError> {
         maxnreg: args.maxnreg,
         occupancy_target: args.occupancy_target,
         block: args.block,
+        dynamic_shared: args.cubin_spills.dynamic_shared.unwrap_or(0),
         relocatable: args.relocatable,
         entries: args.entry.clone(),
         spill_space: match args.spill_space {

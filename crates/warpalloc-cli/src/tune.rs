@@ -420,6 +420,7 @@ impl<'t> Tuner<'t> {
     fn within(&self, ptxas: &Ptxas, cap: u32, base: Option<&Estimate>) -> anyhow::Result<Vec<Row>> {
         let options = ModuleOptions {
             maxnreg: Some(cap),
+            dynamic_shared: self.dynamic,
             ..self.options.clone()
         };
         let cache = Cache::of_user();

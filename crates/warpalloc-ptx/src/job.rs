@@ -16,8 +16,8 @@ use crate::flight_names;
 use crate::least::{LEAST_CAP, least_registers};
 use crate::lower::{self, LowerError, Lowered, ModuleNames, PassedThrough};
 use crate::module::{
-    Allocated, FunctionReport, LocalFrame, ModuleOptions, ModuleResult, Outcome, Overflow,
-    Progress, PtxError, SpillSpace, Treatment, functions_with_bodies,
+    Allocated, FunctionReport, LocalFrame, ModuleOptions, ModuleResult, Outcome, Progress,
+    PtxError, SpillSpace, Treatment, functions_with_bodies,
 };
 use crate::printer::Edits;
 use crate::spill_code::SpillCode;
@@ -181,7 +181,6 @@ impl<'m, 'a> Job<'m, 'a> {
             vregs: 0,
             warnings: Vec::new(),
             contraction: None,
-            overflow: None,
             outcome: Outcome::Skipped,
         };
         if !self.is_wanted(function) {
@@ -360,8 +359,7 @@ impl<'m, 'a> Job<'m, 'a> {
                     return Ok(Outcome::Allocated(Box::new(allocated)));
                 }
                 Err(Failure::Kept(reason)) => return Ok(Outcome::Kept(reason)),
-                Err(Failure::Refused(reason, overflow)) => {
-                    report.overflow = report.overflow.or(overflow);
+                Err(Failure::Refused(reason)) => {
                     if space == Space::Shared && self.wants_shared() {
                         obstacle = Some(reason.clone());
                     }
@@ -394,6 +392,8 @@ impl<'m, 'a> Job<'m, 'a> {
             Some("a kernel that calls functions cannot spill to shared memory")
         } else if surroundings.threads.is_none() {
             Some("shared memory needs `.maxntid`, `.reqntid` or --block")
+        } else if surroundings.shared_room() == 0 {
+            Some("its own variables leave no shared memory to spill to")
         } else {
             None
         };
@@ -447,7 +447,7 @@ impl<'m, 'a> Job<'m, 'a> {
                 bytes: fit.allocation.frame.local,
                 cap: budget.cap,
             })),
-            Err(Failure::Refused(reason, _) | Failure::Kept(reason)) => Ok(Err(reason)),
+            Err(Failure::Refused(reason) | Failure::Kept(reason)) => Ok(Err(reason)),
             Err(Failure::Fatal(error)) => Err(error),
         }
     }
@@ -471,6 +471,7 @@ impl<'m, 'a> Job<'m, 'a> {
             spill_space: space,
             knobs,
             frame_base: apply::base_registers(space, surroundings),
+            shared_limit: Some(surroundings.shared_room()),
             ..options.clone()
         }
     }
@@ -511,8 +512,7 @@ impl<'m, 'a> Job<'m, 'a> {
         let options = &self.options_for(lowered, options, space, &surroundings);
         let Fit { target, allocation } = self.fitted(lowered, target, budget, options)?;
         let spills = allocation.frame != Frame::default();
-        let overflow = surroundings.overflow(allocation.frame);
-        let refused = |NotExpressible(message)| Failure::Refused(message, overflow);
+        let refused = |NotExpressible(message)| Failure::Refused(message);
         let edits = apply::apply(lowered, &target, &allocation, surroundings).map_err(refused)?;
         let touched = allocation.touched(&lowered.function, &target);
         let highest = |file| touched.registers(&target, file).last();
@@ -538,7 +538,7 @@ impl<'m, 'a> Job<'m, 'a> {
     fn failure(&self, lowered: &Lowered, error: Error) -> Failure {
         match error {
             Error::Impossible { .. } | Error::FrameTooLarge { .. } => {
-                Failure::Refused(lowered.explain(&error), None)
+                Failure::Refused(lowered.explain(&error))
             }
             _ => Failure::Fatal(PtxError::Unproved {
                 function: lowered.function.name().to_owned(),
@@ -578,7 +578,10 @@ impl<'m, 'a> Job<'m, 'a> {
 
     fn shared_bytes_of(&self, function: &ast::Function) -> u64 {
         let own = function.body.as_ref().map_or(0, static_shared);
-        self.shared_bytes.saturating_add(own)
+        let dynamic = u64::from(self.options.dynamic_shared);
+        self.shared_bytes
+            .saturating_add(own)
+            .saturating_add(dynamic)
     }
 
     /// The bound on the block that an entry is launched with, where it is known.
@@ -598,8 +601,7 @@ impl<'m, 'a> Job<'m, 'a> {
 }
 
 enum Failure {
-    /// Why, and what shared memory lacks, if that is why.
-    Refused(String, Option<Overflow>),
+    Refused(String),
     Kept(String),
     Fatal(PtxError),
 }

@@ -26,9 +26,10 @@ pub enum SpillSpace {
     /// Local memory.
     #[default]
     Local,
-    /// Shared memory; local memory, with a warning, where a function cannot have it.
+    /// Shared memory, and local memory for the slots accessed least where it has no room for all;
+    /// local memory alone, with a warning, where a function cannot have it.
     Shared,
-    /// Shared memory; a function that cannot have it is refused.
+    /// The same; a function that cannot have it is refused.
     SharedOnly,
     /// Shared memory where that costs no occupancy, else local memory.
     Auto,
@@ -68,6 +69,8 @@ pub struct ModuleOptions {
     /// Threads of the largest block that entries without `.maxntid` and `.reqntid` are
     /// launched with.
     pub block: Option<u32>,
+    /// Bytes of dynamic shared memory of the launch, which frames leave free.
+    pub dynamic_shared: u32,
     /// Whether `ptxas -c` comes next, so that device functions need the cap too; found out
     /// from the linkage of the functions where it does not say.
     pub relocatable: Option<bool>,
@@ -157,16 +160,6 @@ pub struct Allocated {
     pub spill_code: Option<SpillCode>,
 }
 
-/// A frame that shared memory does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Overflow {
-    /// Bytes of it per thread.
-    pub frame: u32,
-    /// Bytes per thread that there are.
-    pub room: u32,
-}
-
 /// What happened to one function.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -186,8 +179,6 @@ pub struct FunctionReport {
     pub warnings: Vec<String>,
     /// What became of its contraction, where it has something to contract.
     pub contraction: Option<ContractedFunction>,
-    /// The frame it would have had in shared memory, where it was too large for that.
-    pub overflow: Option<Overflow>,
     /// What became of it.
     pub outcome: Outcome,
 }

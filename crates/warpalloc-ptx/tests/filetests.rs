@@ -11,9 +11,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
-use warpalloc_ptx::module::{
-    FunctionReport, ModuleOptions, Outcome, Overflow, SpillSpace, allocate_module,
-};
+use warpalloc_ptx::module::{FunctionReport, ModuleOptions, Outcome, SpillSpace, allocate_module};
 
 /// What stands before the settings.
 const RUN: &str = "// run:";
@@ -66,9 +64,6 @@ fn report(report: &FunctionReport) -> String {
     };
     for warning in &report.warnings {
         let _ = write!(line, "; {warning}");
-    }
-    if let Some(Overflow { frame, room }) = report.overflow {
-        let _ = write!(line, "; {frame} bytes per thread, room for {room}");
     }
     line
 }

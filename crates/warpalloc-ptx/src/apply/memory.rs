@@ -11,7 +11,6 @@
 
 use super::name_liveness::NotExpressible;
 use crate::ast;
-use crate::module::Overflow;
 use std::fmt::Write;
 use warpalloc::allocation::{Frame, SlotAddr, Space};
 
@@ -30,7 +29,7 @@ pub(crate) struct Surroundings {
     pub relaxed: bool,
     /// The most threads of a block, where the entry says so.
     pub threads: Option<Threads>,
-    /// Bytes of shared memory the kernel declares.
+    /// Bytes of shared memory that the kernel declares and is launched with.
     pub shared_bytes: u64,
 }
 
@@ -44,19 +43,12 @@ pub(crate) struct Threads {
 }
 
 impl Surroundings {
-    /// Bytes of a frame in shared memory per thread that fit beside what the kernel declares.
-    fn shared_room(&self) -> u32 {
+    /// Bytes of a frame in shared memory per thread that fit beside what the kernel has itself.
+    pub fn shared_room(&self) -> u32 {
         let threads = self.threads.map_or(0, |threads| threads.count).max(1);
         let left = STATIC_SHARED_LIMIT.saturating_sub(self.shared_bytes) / u64::from(threads);
         // Slots are words.
         u32::try_from(left / 4 * 4).unwrap_or(u32::MAX)
-    }
-
-    /// What a frame in shared memory lacks, where there is no room for it.
-    pub fn overflow(&self, frame: Frame) -> Option<Overflow> {
-        let room = self.shared_room();
-        let frame = frame.shared;
-        (frame > room).then_some(Overflow { frame, room })
     }
 }
 
@@ -89,7 +81,7 @@ impl Memory {
             let message = "spilling to shared memory needs `.maxntid` or `.reqntid`";
             return Err(NotExpressible(message.to_owned()));
         }
-        if surroundings.overflow(frame).is_some() {
+        if frame.shared > surroundings.shared_room() {
             let own = surroundings.shared_bytes;
             return Err(NotExpressible(format!(
                 "spilling to shared memory takes {bytes} bytes beside the kernel's own {own}, \
@@ -120,12 +112,14 @@ impl Memory {
             self.surroundings.address_size,
             &self.suffix,
         );
-        let lines = [
-            format!(".local .align {FRAME_ALIGN} .b8 __warpalloc_frame{suffix}[{size}];"),
-            format!(".reg .b{bits} %FRAME;"),
-            format!("mov.u{bits} \t%FRAME, __warpalloc_frame{suffix};"),
-            format!("cvta.local.u{bits} \t%FRAME, %FRAME;"),
-        ];
+        let mut lines = vec![format!(
+            ".local .align {FRAME_ALIGN} .b8 __warpalloc_frame{suffix}[{size}];"
+        )];
+        if !self.is_mixed() {
+            lines.push(format!(".reg .b{bits} %FRAME;"));
+            lines.push(format!("mov.u{bits} \t%FRAME, __warpalloc_frame{suffix};"));
+            lines.push(format!("cvta.local.u{bits} \t%FRAME, %FRAME;"));
+        }
         for line in lines {
             let _ = write!(out, "\n\t{line}");
         }
@@ -160,6 +154,13 @@ impl Memory {
         }
     }
 
+    /// Whether shared memory holds the slots accessed most, and local memory the others. ptxas may
+    /// move accesses to those, which gains more than it loses by promoting some to registers
+    /// (`docs/ptxas-behaviour.md`).
+    fn is_mixed(&self) -> bool {
+        self.frame.shared > 0 && self.frame.local > 0
+    }
+
     /// Whether wide values go word by word.
     pub fn is_by_words(&self, space: Space) -> bool {
         space == Space::Shared
@@ -173,6 +174,7 @@ impl Memory {
                 let word = from_start.div_euclid(4) * i64::from(self.threads) * 4;
                 format!("[%SLOTS+{}]", word + from_start.rem_euclid(4))
             }
+            _ if self.is_mixed() => format!("[__warpalloc_frame{}+{from_start}]", self.suffix),
             _ => format!("[%FRAME+{from_start}]"),
         }
     }
@@ -181,6 +183,7 @@ impl Memory {
     pub fn qualifier(&self, space: Space) -> &'static str {
         match space {
             Space::Shared => ".volatile.shared",
+            _ if self.is_mixed() => ".local",
             _ if self.surroundings.relaxed => ".relaxed.cta",
             _ => ".volatile",
         }
@@ -242,14 +245,17 @@ mod tests {
 
     #[test]
     fn slots_grow_down_from_the_end_of_the_frame() {
-        let frame = Frame {
-            local: 28,
-            shared: 8,
+        let memory = |local, shared| {
+            let frame = Frame { local, shared };
+            Memory::new(frame, surroundings(), "__warpalloc_frame").unwrap()
         };
-        let memory = Memory::new(frame, surroundings(), "").unwrap();
         let slot = |space, offset| SlotAddr { space, offset };
-        assert_eq!(memory.address(slot(Space::Local, -4)), "[%FRAME+24]");
-        assert_eq!(memory.address(slot(Space::Local, -28)), "[%FRAME+0]");
+        let local = memory(28, 0);
+        assert_eq!(local.address(slot(Space::Local, -4)), "[%FRAME+24]");
+        assert_eq!(local.address(slot(Space::Local, -28)), "[%FRAME+0]");
+        let memory = memory(28, 8);
+        let direct = "[__warpalloc_frame_1+24]";
+        assert_eq!(memory.address(slot(Space::Local, -4)), direct);
         assert_eq!(memory.address(slot(Space::Shared, -4)), "[%SLOTS+512]");
         assert_eq!(memory.address(slot(Space::Shared, -8)), "[%SLOTS+0]");
         assert_eq!(memory.address(slot(Space::Shared, -6)), "[%SLOTS+2]");

@@ -2,7 +2,7 @@
 # Compiles corpus/*.cu into corpus/ptx/NAME.sm_ARCH.ptx, the files that tests read; with a folder of
 # corpus/ as the first argument, the sources of that folder.
 #
-#   NVCC=/path/to/nvcc corpus/build.sh [holdout|fresh|newest|blind|unseen] [NAME...]
+#   NVCC=/path/to/nvcc corpus/build.sh [holdout|fresh|newest|blind|unseen|sealed] [NAME...]
 #
 # The committed PTX comes from nvcc 13.0.88 (PTX ISA 9.0):
 #   pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 \

@@ -5,7 +5,8 @@
 //! cargo run --release -p warpalloc-choose --example rank -- WORK RESULTS.json MANIFESTS
 //! ```
 //!
-//! WORK holds the cubins of a run, RESULTS.json their times, MANIFESTS the launches. For every
+//! WORK holds the cubins of a run, RESULTS.json their times, MANIFESTS the launches, beside the folder
+//! with the texts. For every
 //! kind of row: how far the estimate is from the measured time, both over those of ptxas at the
 //! same cap. The constants of the judge are fitted to bring these errors down on the corpus.
 
@@ -14,7 +15,7 @@ use std::error::Error;
 use std::path::Path;
 
 use serde_json::Value;
-use warpalloc_choose::judge::{Estimate, Machine, Setting, judge};
+use warpalloc_choose::judge::{Estimate, Machine, Setting, gathers, judge};
 
 /// Logarithms of estimated over measured ratios.
 #[derive(Default)]
@@ -89,9 +90,12 @@ fn setting(manifests: &Path, source: &str, kernel: &str) -> Result<Setting, Box<
         u32::try_from(sides?.iter().product::<u64>()).ok()
     };
     let dynamic = launch["dynamic_shared"].as_u64().unwrap_or(0);
+    let sources = manifests.parent().unwrap_or(manifests).join("ptx");
+    let ptx = std::fs::read_to_string(sources.join(format!("{source}.ptx")))?;
     Ok(Setting {
         block_threads: product("block"),
         blocks: product("grid"),
         dynamic_shared: u32::try_from(dynamic)?,
+        gathers: gathers(&ptx, kernel),
     })
 }

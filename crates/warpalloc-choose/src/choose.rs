@@ -1,5 +1,7 @@
 //! What is chosen for each kernel of a module, and the module with it.
 
+use std::sync::OnceLock;
+
 use rayon::prelude::*;
 use warpalloc::Strategy;
 use warpalloc::allocation::Space;
@@ -366,6 +368,7 @@ fn choose_each(
                 },
                 facts,
                 kernel: &kernel.name,
+                gathers: OnceLock::new(),
             };
             contest.hold()
         });

@@ -1,6 +1,7 @@
 //! One kernel's candidates: built, judged or timed, and compared.
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use warpalloc_ptx::module::{FunctionReport, ModuleResult, Outcome, allocate_module};
@@ -11,7 +12,7 @@ use warpalloc_sass::spills::spills_to_shared;
 use crate::bounds;
 use crate::candidate::Candidate;
 use crate::choose::{ChooseError, Facts, Judged, KernelChoice, Request};
-use crate::judge::{Estimate, JudgeError, Machine, Setting, judge};
+use crate::judge::{Estimate, JudgeError, Machine, Setting, gathers, judge};
 use crate::measure::{Measure, MeasureError, WORTH_IT_MEASURED};
 use crate::ptxas::{Assembly, Ptxas, PtxasError};
 
@@ -33,6 +34,8 @@ pub(crate) struct Contest<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) facts: &'a Facts,
     pub(crate) kernel: &'a str,
+    /// [`gathers`] of the kernel, once something is judged.
+    pub(crate) gathers: OnceLock<f64>,
 }
 
 /// What was chosen for a kernel, and the module with it, where that was built.
@@ -343,6 +346,9 @@ impl Contest<'_> {
             block_threads: self.request.options.block,
             blocks: self.request.grid,
             dynamic_shared: self.request.dynamic_shared.unwrap_or(0),
+            gathers: *self
+                .gathers
+                .get_or_init(|| gathers(self.request.source, self.kernel)),
         }
     }
 

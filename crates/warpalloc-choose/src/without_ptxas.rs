@@ -43,6 +43,9 @@ const FEW_WARPS: u32 = 12;
 /// The share of loads from global memory above which much depends on how early they are: ptxas moves
 /// them ahead of their readers, and spill code, which stays in its place, is in their way.
 const MANY_LOADS: f64 = 0.125;
+/// The share of gathers from global memory above which they decide how long a kernel takes: they live
+/// on the first-level cache, which shared memory takes from.
+const MANY_GATHERS: f64 = 0.02;
 /// The share of instructions that ptxas expands above which a text does not tell how many registers
 /// its machine code takes: spill code for the cap leaves none to the sequences.
 const MANY_EXPANDED: f64 = 0.125;
@@ -164,6 +167,9 @@ impl Contest<'_> {
                 "ptxas makes sequences of its products and divisions, which take registers of their own",
             );
         }
+        if shape.global_loads * shape.gathers > MANY_GATHERS {
+            return left("its gathers may need the cache that shared memory is taken from");
+        }
         let dynamic = self.request.dynamic_shared;
         let dynamic = dynamic.filter(|_| self.facts.sized_at_launch).unwrap_or(0);
         let threads = entry.block_threads.or(self.request.options.block);
@@ -173,6 +179,7 @@ impl Contest<'_> {
             block_threads: threads.unwrap_or(1),
             shared: entry.shared_bytes + u64::from(dynamic),
             frame: u32::try_from(entry.local_bytes).unwrap_or(u32::MAX),
+            gathers: shape.gathers,
         };
         let mut candidates = Vec::new();
         if is_much(bytes, cap) {
@@ -406,6 +413,7 @@ mod tests {
             },
             facts: &facts,
             kernel,
+            gathers: Default::default(),
         };
         let (chosen, effort) = contest.hold_counting().unwrap();
         let is_left = chosen.choice.chosen == Candidate::Original;
@@ -462,6 +470,7 @@ mod tests {
         let shape = |global_loads: f64| Shape {
             longest_loop: 0,
             global_loads,
+            gathers: 0.0,
             expanded: 0.0,
         };
         assert!(!is_in_doubt(12, &shape(0.1)));

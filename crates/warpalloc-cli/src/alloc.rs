@@ -107,7 +107,7 @@ pub struct AllocArgs {
     /// Choose anew, and keep no choice for the next call
     #[arg(long)]
     no_cache: bool,
-    /// Where spilled values go [default: local]
+    /// Where spilled values go; `shared` also takes local memory where it has no room [default: local]
     #[arg(long, value_enum)]
     spill_space: Option<Space>,
     /// What becomes of products and sums without a rounding modifier

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Launch, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
-use warpalloc_choose::judge::{Estimate, Setting};
+use warpalloc_choose::judge::{Estimate, Setting, gathers};
 use warpalloc_choose::{
     Assembly, Cache, Candidate, Measure, Ptxas, Request, WORTH_IT_MEASURED, choose,
 };
@@ -388,6 +388,7 @@ impl<'t> Tuner<'t> {
                 block_threads: Some(self.block),
                 blocks: self.grid,
                 dynamic_shared: self.dynamic,
+                gathers: gathers(&self.input.text, &self.entry.name),
             },
         };
         assembler.judged(text)

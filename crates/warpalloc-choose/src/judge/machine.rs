@@ -1,10 +1,10 @@
 //! What instructions cost, in one table.
 //!
 //! The rates of fetching were measured by `bench/judge_probe.py` (`bench/results/judge.md`); sizes of
-//! caches and instructions per cycle of each unit are those that NVIDIA states. The latencies of loads are about
-//! twice those that the probe measures for one warp alone, since other warps load too. They, the cycles of each
+//! caches and instructions per cycle of each unit are those that NVIDIA states. The latencies of loads are two to
+//! three times those that the probe measures for one warp alone, since other warps load too. They, the cycles of each
 //! level of memory, how much of global memory lies beyond the caches, how well kinds of work overlap, and the
-//! iterations of a loop were fitted to measured times of all groups of kernels but `corpus/unseen`
+//! iterations of a loop were fitted to measured times of all groups of kernels but `corpus/sealed`
 //! (`examples/rank.rs`, `bench/results/judge-rank.md`): they make up for what the model leaves out.
 
 /// The constants of the estimate.
@@ -49,6 +49,9 @@ pub struct Machine {
     pub device_memory: f64,
     /// The share of accesses to global memory that get to device memory.
     pub global_beyond: f64,
+    /// Cycles that a gather takes of the second-level cache where the first-level one has lost its line:
+    /// threads of a warp load from as many lines.
+    pub gather: f64,
     /// The exponent of the norm by which latency, issue, memory and computation add up: they would
     /// follow each other at 1, and the longest would hide all others at infinity.
     pub overlap: f64,
@@ -128,6 +131,7 @@ impl Machine {
         write_through: 5.4,
         device_memory: 4.2,
         global_beyond: 0.55,
+        gather: 24.0,
         overlap: 2.4,
         issue: 1.0,
         integer: 2.0,

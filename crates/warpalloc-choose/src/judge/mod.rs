@@ -19,8 +19,10 @@ mod text;
 mod warp;
 
 use warpalloc::function::Function;
+use warpalloc::target::Target;
 use warpalloc::target::occupancy::{Launch, Occupancy, occupancy};
 use warpalloc::target::sm::Sm;
+use warpalloc_ptx::module::lower_function;
 use warpalloc_sass::isa::{Effect, Inst, Space};
 use warpalloc_sass::loops::Loops;
 use warpalloc_sass::object::{Cubin, ObjectError};
@@ -67,6 +69,8 @@ pub struct Setting {
     pub blocks: Option<u32>,
     /// Dynamic shared memory per block, in bytes.
     pub dynamic_shared: u32,
+    /// The share of loads from global memory that are gathers, by the text ([`gathers`]).
+    pub gathers: f64,
 }
 
 /// What a kernel costs per warp, in cycles, in the two settings between which launches lie. Both
@@ -172,6 +176,7 @@ pub fn judge(
             .stack_bytes
             .unwrap_or(0)
             .max(function.frame_bytes.unwrap_or(0)),
+        gathers: setting.gathers,
     };
     let frequencies = frequency::frequencies(&cfg, &loops, machine.trips);
     let simulate = |misses| warp::simulate(machine, &code, &cfg, &loops, &frequencies, misses);
@@ -201,6 +206,8 @@ pub struct Resources {
     pub shared: u64,
     /// Bytes of local memory per thread.
     pub frame: u32,
+    /// The share of loads from global memory that are gathers.
+    pub gathers: f64,
 }
 
 impl Resources {
@@ -253,11 +260,16 @@ impl Resources {
     /// The share of accesses to frames that each cache misses where a multiprocessor holds so many
     /// blocks, with so many bytes of the first-level cache. Until a thread comes back to a slot, all
     /// threads go through their frames and through what they access of global memory meanwhile; a
-    /// cache that does not hold as much has lost its part of the slots.
+    /// cache that does not hold as much has lost its part of the slots. Gathers come back to their
+    /// lines sooner, so that they lose what shared memory takes of the first-level cache.
     fn misses(&self, machine: &Machine, traffic: &Traffic, blocks: f64, cache: f64) -> Misses {
+        let gathers = self.gathers * (1.0 - cache.max(0.0) / machine.first_level_bytes);
         let accesses = traffic.local();
         if accesses == 0.0 {
-            return Misses::default();
+            return Misses {
+                gathers,
+                ..Misses::default()
+            };
         }
         let frame = f64::from(self.frame);
         let between_accesses = (frame / 4.0 / accesses).min(1.0);
@@ -267,6 +279,7 @@ impl Resources {
         Misses {
             first_level: beyond(cache, bytes),
             second_level: beyond(machine.second_level_bytes, bytes * machine.multiprocessors),
+            gathers,
         }
     }
 
@@ -295,6 +308,15 @@ pub(crate) struct Frames {
 fn held(machine: &Machine, blocks: u32, most: f64) -> f64 {
     let each = (f64::from(blocks) / machine.multiprocessors).ceil();
     each.min(most).max(1.0)
+}
+
+/// The share of gathers among a kernel's loads from global memory; none where the text is not
+/// understood.
+pub fn gathers(source: &str, kernel: &str) -> f64 {
+    let function = Target::preset("hardware", 90)
+        .ok()
+        .and_then(|target| lower_function(source, kernel, &target).ok().flatten());
+    function.map_or(0.0, |function| Shape::of(&Machine::H200, &function).gathers)
 }
 
 /// Estimates a kernel from its text, which says nothing of what ptxas will add. Only estimates of
@@ -371,6 +393,7 @@ mod tests {
             block_threads: 4,
             shared: 0,
             frame: 64 * 1024,
+            gathers: 0.5,
         };
         let misses = |local_loads: f64, global: f64, blocks: f64| {
             let traffic = Traffic {
@@ -393,6 +416,12 @@ mod tests {
         );
         assert_eq!(misses(2.0 * slots, 2.0 * slots, 1.0), 0.5, "as often");
         assert_eq!(misses(0.0, slots, 2.0), 0.0, "there is nothing to miss");
+        let gathers = |cache: f64| {
+            let traffic = Traffic::default();
+            resources.misses(&machine, &traffic, 1.0, cache).gathers
+        };
+        assert_eq!(gathers(machine.first_level_bytes), 0.0);
+        assert_eq!(gathers(machine.first_level_bytes / 4.0), 0.5 * 0.75);
     }
 
     #[test]
@@ -401,12 +430,14 @@ mod tests {
         let far = Misses {
             first_level: 1.0,
             second_level: 1.0,
+            gathers: 1.0,
         };
         let traffic = |local_loads: f64, local_stores: f64, global: f64| Traffic {
             shared: 0.0,
             local_loads,
             local_stores,
             global,
+            global_loads: global,
         };
         let near = |traffic: Traffic| traffic.cycles(&machine, Misses::default());
         assert_eq!(near(traffic(1.0, 0.0, 0.0)), machine.access);
@@ -416,6 +447,8 @@ mod tests {
         assert_eq!(traffic(1.0, 0.0, 0.0).cycles(&machine, far), load);
         let global = near(traffic(0.0, 0.0, 1.0));
         assert!(global > machine.access + machine.second_level && global < load);
+        let gathered = traffic(0.0, 0.0, 1.0).cycles(&machine, far);
+        assert!((gathered - global - machine.gather).abs() < 1e-9);
     }
 
     /// 32 blocks of a warp could be resident, and the grid has 8 for each multiprocessor.
@@ -429,6 +462,7 @@ mod tests {
                 block_threads: 32,
                 shared,
                 frame,
+                gathers: 0.0,
             };
             let frames = resources.frames(&machine, blocks).unwrap();
             frames.uncached / 1024.0

@@ -5,8 +5,9 @@
 
 use super::Machine;
 use super::warp::{Cost, Misses, Traffic};
-use warpalloc::analysis::{Loops, Order};
+use warpalloc::analysis::{Liveness, Loops, Order, Webs};
 use warpalloc::function::{Function, Inst, Kind, Role};
+use warpalloc::target::Class;
 
 /// Instructions that ptxas makes of a division.
 const DIVISION: f64 = 8.0;
@@ -57,6 +58,9 @@ pub(crate) struct Shape {
     pub(crate) longest_loop: usize,
     /// The share of loads from global memory among the instructions that run.
     pub(crate) global_loads: f64,
+    /// The share of gathers among the loads from global memory: what they load from depends on
+    /// what was loaded before, so that threads of a warp load from many lines.
+    pub(crate) gathers: f64,
     /// The share of products of 64 bits and of divisions, of each of which ptxas makes a sequence
     /// with registers of its own.
     pub(crate) expanded: f64,
@@ -65,7 +69,10 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn of(machine: &Machine, function: &Function) -> Shape {
         let loops = Loops::compute(function, &Order::compute(function));
-        let (mut all, mut loads, mut expanded) = (0.0, 0.0, 0.0);
+        let (mut all, mut loads, mut gathers, mut expanded) = (0.0, 0.0, 0.0, 0.0);
+        // A name may be several values, of which one is loaded.
+        let webs = Webs::compute(function, &Liveness::compute(function)).split(function);
+        let loaded = loaded(&webs);
         for block in function.blocks() {
             let depth = i32::try_from(loops.depth(block)).unwrap_or(i32::MAX);
             let runs = machine.trips.powi(depth);
@@ -74,7 +81,9 @@ impl Shape {
                     let opcode = function.opcode_name(function.inst(inst).opcode);
                     let runs_if = |is_one: bool| if is_one { runs } else { 0.0 };
                     all += runs;
-                    loads += runs_if(loads_global(opcode));
+                    let is_load = loads_global(opcode);
+                    loads += runs_if(is_load);
+                    gathers += runs_if(is_load && reads_any(&webs, inst, &loaded));
                     expanded += runs_if(is_expanded(opcode));
                 }
             }
@@ -83,9 +92,40 @@ impl Shape {
         Shape {
             longest_loop: lengths.into_iter().max().unwrap_or(0),
             global_loads: loads / f64::max(all, 1.0),
+            gathers: gathers / f64::max(loads, f64::MIN_POSITIVE),
             expanded: expanded / f64::max(all, 1.0),
         }
     }
+}
+
+/// Which virtual registers depend on a value loaded from global memory.
+fn loaded(function: &Function) -> Vec<bool> {
+    let mut loaded = vec![false; function.vreg_count()];
+    loop {
+        let mut is_changed = false;
+        for inst in function.insts() {
+            let opcode = function.opcode_name(function.inst(inst).opcode);
+            if loads_global(opcode) || reads_any(function, inst, &loaded) {
+                let operands = function.operands(inst).iter();
+                for result in operands.filter(|o| o.role == Role::Def) {
+                    let known = &mut loaded[result.vreg.as_u32() as usize];
+                    is_changed |= !std::mem::replace(known, true);
+                }
+            }
+        }
+        if !is_changed {
+            return loaded;
+        }
+    }
+}
+
+/// Whether the instruction reads one of `values`, other than in its guard.
+fn reads_any(function: &Function, inst: Inst, values: &[bool]) -> bool {
+    let mut operands = function.operands(inst).iter();
+    operands.any(|o| {
+        let is_guard = function.vreg(o.vreg).class == Class::PRED;
+        o.role != Role::Def && !is_guard && values[o.vreg.as_u32() as usize]
+    })
 }
 
 /// Whether it is a load from memory that is neither a block's nor a thread's own, nor constant.
@@ -159,7 +199,13 @@ impl Step {
             })
         };
         let shared = |latency: f64| access(latency, |traffic| &mut traffic.shared);
-        let global = |latency: f64| access(latency, |traffic| &mut traffic.global);
+        let global = |latency: f64| {
+            let mut step = access(latency, |traffic| &mut traffic.global)?;
+            if loads_global(opcode) {
+                step.traffic.global_loads = step.traffic.global;
+            }
+            Some(step)
+        };
         // Spill code reaches the frame by generic addresses, with accesses that ptxas leaves in place.
         let spaces = ["local", "global", "shared", "param", "const"];
         let is_generic = !spaces.into_iter().any(begins);
@@ -258,6 +304,28 @@ mod tests {
     }
 
     #[test]
+    fn a_load_from_where_a_loaded_value_says_is_a_gather() {
+        let share = |body: &str| Shape::of(&Machine::H200, &kernel(body)).gathers;
+        let table =
+            "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2; ld.global.b32 %r2, [%rd2];";
+        let own = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x;";
+        assert_eq!(share(&format!("{own} {table}")), 0.0);
+        assert_eq!(
+            share(&format!("{own} ld.global.b32 %r1, [%rd1]; {table}")),
+            0.5
+        );
+        let shared = "ld.shared.b32 %r1, [s];";
+        assert_eq!(share(&format!("{own} {shared} {table}")), 0.0);
+        let reused = "ld.global.b32 %r1, [%rd1]; st.global.b32 [%rd1+4], %r1; mov.u32 %r1, %tid.x;";
+        assert_eq!(share(&format!("{own} {reused} {table}")), 0.0);
+        // What a loaded value only decides is loaded from where it was.
+        let guarded =
+            "ld.global.b32 %r3, [%rd1]; setp.ne.u32 %p, %r3, 0;\n@%p ld.global.b32 %r2, [%rd1+4];";
+        assert_eq!(share(&format!("{own} {guarded}")), 0.0);
+        assert_eq!(share("ret;"), 0.0);
+    }
+
+    #[test]
     fn products_of_64_bits_and_divisions_become_sequences() {
         let all = ["mul.lo.s64", "mad.hi.cc.u64", "div.rn.f32", "rem.u32"];
         assert!(all.into_iter().all(is_expanded));
@@ -320,7 +388,7 @@ mod tests {
         let body = "ld.local.b32 %r1, [l]; st.local.b32 [l+4], %r1;";
         let misses = Misses {
             first_level: 1.0,
-            second_level: 0.0,
+            ..Misses::default()
         };
         let (near, far) = (cost(body, Misses::default()), cost(body, misses));
         assert_eq!(far.latency - near.latency, Machine::H200.miss);

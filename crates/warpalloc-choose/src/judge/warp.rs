@@ -22,6 +22,8 @@ pub struct Traffic {
     pub local_stores: f64,
     /// To and from global memory.
     pub global: f64,
+    /// Those among them that are loads.
+    pub global_loads: f64,
 }
 
 impl Traffic {
@@ -30,6 +32,7 @@ impl Traffic {
         self.local_loads += other.local_loads * frequency;
         self.local_stores += other.local_stores * frequency;
         self.global += other.global * frequency;
+        self.global_loads += other.global_loads * frequency;
     }
 
     /// Accesses to frames.
@@ -43,7 +46,8 @@ impl Traffic {
         let loads = self.global + misses.first_level * self.local_loads;
         let second_level = machine.second_level * loads + machine.write_through * self.local_stores;
         let beyond = machine.global_beyond * self.global + misses.second_level * self.local();
-        access + second_level + machine.device_memory * beyond
+        let gathers = machine.gather * misses.gathers * self.global_loads;
+        access + second_level + machine.device_memory * beyond + gathers
     }
 }
 
@@ -75,13 +79,15 @@ impl Cost {
     }
 }
 
-/// The share of the accesses to frames that each cache does not hold.
+/// The shares of accesses that caches do not hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Misses {
-    /// Of all accesses.
+    /// Of the accesses to frames, in the first-level cache.
     pub first_level: f64,
-    /// Of all accesses too.
+    /// Of them, in the second-level cache.
     pub second_level: f64,
+    /// Of the loads from global memory: gathers whose lines shared memory takes the place of.
+    pub gathers: f64,
 }
 
 /// Cycles until each scoreboard is released, from the end of a block.
@@ -181,9 +187,9 @@ fn result_latency(machine: &Machine, inst: &Inst, misses: Misses) -> f64 {
     match inst.memory().map(|memory| memory.space) {
         Some(Space::Shared) => machine.shared_load,
         Some(Space::Local) => machine.local_load + misses.first_level * machine.miss,
-        // A generic access of an allocated kernel is one to its frame.
-        Some(Space::Generic) => machine.local_load + misses.first_level * machine.miss,
-        Some(Space::Global | Space::Texture | Space::Surface) => machine.global_load,
+        Some(Space::Generic | Space::Global | Space::Texture | Space::Surface) => {
+            machine.global_load
+        }
         _ => machine.other,
     }
 }
@@ -209,9 +215,9 @@ fn traffic(inst: &Inst) -> Traffic {
         match (memory.space, memory.effect) {
             (Space::Constant, _) => {}
             (Space::Shared, _) => traffic.shared = words,
-            // A generic access of an allocated kernel is one to its frame.
-            (Space::Local | Space::Generic, Effect::Load) => traffic.local_loads = words,
-            (Space::Local | Space::Generic, _) => traffic.local_stores = words,
+            (Space::Local, Effect::Load) => traffic.local_loads = words,
+            (Space::Local, _) => traffic.local_stores = words,
+            (_, Effect::Load) => (traffic.global, traffic.global_loads) = (words, words),
             _ => traffic.global = words,
         }
     }

@@ -7,7 +7,7 @@ use warpalloc::Strategy;
 use warpalloc::target::occupancy::{Cliff, Launch, Occupancy, cliffs, occupancy};
 use warpalloc::target::sm::Sm;
 use warpalloc_choose::Ptxas;
-use warpalloc_choose::judge::{Estimate, Setting};
+use warpalloc_choose::judge::{Estimate, Setting, gathers};
 use warpalloc_ptx::module::{Allocated, ModuleOptions, Treatment, allocate_module};
 use warpalloc_ptx::{EntryFacts, ModuleFacts, entry_facts, function_values};
 use warpalloc_sass::object::demangle;
@@ -269,6 +269,7 @@ impl<'t> Text<'t> {
                 block_threads: Some(self.launch.block),
                 blocks: None,
                 dynamic_shared: self.args.smem,
+                gathers: gathers(&self.input.text, &self.entry.name),
             },
         });
         let release = ptxas.as_ref().and_then(assembler::release);

@@ -26,6 +26,11 @@ const FEW_SPILLS: f64 = 0.05;
 /// two runs of ptxas.
 const FEW_INSTRUCTIONS: usize = 2048;
 
+/// The share of gathers among loads from global memory above which spill code in machine code that ptxas
+/// made for all registers is not tried: that code keeps as many gathers in flight as it had registers
+/// for, and how they share what is left of the cache is not known.
+const MOSTLY_GATHERS: f64 = 0.5;
+
 /// Shared memory that every launch gets without asking for more.
 const WITHOUT_OPT_IN: u64 = 48 * 1024;
 
@@ -111,7 +116,7 @@ impl Contest<'_> {
             });
         }
         let mut rows = Candidate::rows(self.request.machine_code);
-        if !self.request.uncapped {
+        if !self.request.uncapped || self.setting().gathers > MOSTLY_GATHERS {
             rows.retain(|row| *row != [Candidate::Spilled]);
         }
         let entrants: Result<Vec<Vec<Entrant>>, ChooseError> = rows

@@ -679,6 +679,42 @@ fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
     assert_eq!(kernel.stack_bytes, Some(0));
 }
 
+/// On an H200 spill code in what ptxas makes without a cap made a kernel of gathers twice as slow.
+#[test]
+fn machine_code_without_a_cap_is_not_spilled_where_it_gathers() {
+    let Some(program) = ptxas() else { return };
+    let ptxas = Ptxas::at(&program).unwrap();
+    let each = |text: &dyn Fn(usize) -> String| (0..40).map(text).collect::<String>();
+    let kernel = |index: &str| {
+        let loads = each(&|i| {
+            format!(
+                "mul.wide.u32 %a, %i, 4;\nadd.s64 %a, %q, %a;\n\
+                 ld.volatile.global.u32 %v{i}, [%a+{}];\n",
+                4 * i
+            )
+        });
+        let stores = each(&|i| format!("st.volatile.global.u32 [%q+{}], %v{i};\n", 4 * i));
+        format!(
+            ".version 8.4\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p, .param .u64 q)\n\
+             .maxntid 128, 1, 1\n{{\n.reg .b32 %v<40>, %i;\n.reg .b64 %p, %q, %a;\n\
+             ld.param.u64 %p, [p];\nld.param.u64 %q, [q];\n{index}\n{loads}bar.sync 0;\n{stores}ret;\n}}\n"
+        )
+    };
+    let tries = |source: &str| {
+        let options = options("k", 24);
+        let request = Request {
+            machine_code: true,
+            uncapped: true,
+            ..request(source, &options, Some(&ptxas))
+        };
+        let choice = choose(request, None).unwrap();
+        let mut candidates = choice.kernels[0].candidates.iter();
+        candidates.any(|judged| judged.candidate == Candidate::Spilled)
+    };
+    assert!(tries(&kernel("mov.u32 %i, %tid.x;")));
+    assert!(!tries(&kernel("ld.global.u32 %i, [%p];")));
+}
+
 /// What a launch adds to shared memory is not in the text, and more of it may not launch.
 #[test]
 fn spills_keep_out_of_shared_memory_that_launches_size() {

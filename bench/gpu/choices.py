@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """How good the choices of `--regalloc=best` are: their times over those of ptxas, and over the best of all rows.
 
-    warpalloc-gpu --corpus FOLDER --filter sm_90 --fmad --spilling --spaces shared --reps 7 --caps CAPS \\
-        --pragma enable_smem_spilling --strategies best,best-cubin,best-no-ptxas,briggs,briggs:-16,fatpoint,fatpoint:-16 \\
+    warpalloc-gpu --corpus FOLDER --filter sm_90 --fmad --spilling --spaces shared --reps 5 --caps CAPS \\
+        --pragma enable_smem_spilling --strategies best,best-cubin,best-no-ptxas,briggs,briggs:4,fatpoint,fatpoint:-16 \\
         --cubin 'moved=--spills shared --force --dynamic-shared {dynamic}' --json RESULTS.json ...
     bench/gpu/choices.py COMMIT RESULTS.json... [COMMIT RESULTS.json...] > bench/results/choices-h200.md
 
-Each RESULTS.json is a group of the table, called as the file is; several joined by `+` are one group, of the usual caps: 128, 96, 80,
-64, 48, 40, 32 and 24. CAPS are 24 to 248 by eights for the corpus and the usual ones otherwise; corpus-sm80.json is
-of the corpus with --filter sm_80, corpus-none.json without --spilling, with --caps none and the first three strategies.
+Each RESULTS.json is a group of the table, called as the file is; several joined by `+` are one group, of the usual caps. CAPS are these:
+128, 96, 80, 64, 48, 40, 32 and 24. corpus-sm80.json is of the corpus with --filter sm_80, corpus-none.json without --spilling, with --caps none and the first three strategies.
 """
 import json
 import math

@@ -567,7 +567,7 @@ mod tests {
         assert!(leaves(Some(0.9), 6, 4), "ptxas spills in it");
         assert!(!leaves(Some(0.9), 5, 4), "hardly");
         assert!(!leaves(Some(1.1), 50, 4), "it is slow");
-        assert!(!leaves(None, 0, 4), "its frame does not fit");
+        assert!(!leaves(None, 0, 4), "it could not be made");
         assert!(leaves(Some(0.9), 0, -16));
         assert!(!leaves(Some(1.1), 0, -16), "it is slow");
     }

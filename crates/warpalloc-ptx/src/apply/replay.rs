@@ -506,6 +506,8 @@ fn slot(stmt: &Instruction) -> Option<(&'static str, u64)> {
     let base = match memory.base.as_name()?.text {
         "%FRAME" => "frame",
         "%SLOTS" => "slots",
+        // Beside slots in shared memory the frame has no base register.
+        name if name.starts_with("__warpalloc_frame") => "frame",
         _ => return None,
     };
     Some((base, memory.offset.as_ref()?.as_int()?))

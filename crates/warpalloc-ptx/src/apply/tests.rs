@@ -134,6 +134,33 @@ fn other_machines_and_memories_run_the_same() {
     }
 }
 
+/// Large blocks leave each thread a few words of shared memory.
+#[test]
+fn frames_in_two_memories_run_the_same() {
+    let mut in_both = [0; Strategy::ALL.len()];
+    for (path, text) in files_below(CORPUS) {
+        if is_huge(&path) {
+            continue;
+        }
+        for (strategy, in_both) in Strategy::ALL.into_iter().zip(&mut in_both) {
+            let mut options = with(strategy, Some(32));
+            options.spill_space = SpillSpace::Shared;
+            options.block = Some(1024);
+            same_runs(&path, &text, &options);
+            let result = allocate_module(&text, &options, None).unwrap();
+            *in_both += result.functions.iter().filter(|f| is_in_both(f)).count();
+        }
+    }
+    assert!(in_both.iter().all(|&count| count > 3), "{in_both:?}");
+}
+
+fn is_in_both(function: &FunctionReport) -> bool {
+    match &function.outcome {
+        Outcome::Allocated(allocated) => allocated.frame.local > 0 && allocated.frame.shared > 0,
+        _ => false,
+    }
+}
+
 /// The judge must notice what could go wrong, or its silence means nothing.
 #[test]
 fn damage_is_noticed() {

@@ -97,8 +97,8 @@ impl Contest<'_> {
         };
         let original = match self.build(ptxas, Candidate::Original)? {
             Ok(built) => built,
-            Err(unbuilt) => {
-                let reason = format!("left as it is: {}", unbuilt.reason);
+            Err(why) => {
+                let reason = format!("left as it is: {why}");
                 return Ok(Chosen {
                     choice: left(reason, Vec::new()),
                     result: None,
@@ -244,7 +244,7 @@ impl Contest<'_> {
         let built = self.build(ptxas, candidate)?;
         let ratios = match &built {
             Ok(built) => Ok(built.estimate.over(&original.estimate)),
-            Err(unbuilt) => Err(unbuilt.reason.clone()),
+            Err(why) => Err(why.clone()),
         };
         let estimate = built.as_ref().ok().map(|built| built.estimate);
         let (cubin, result) = built.ok().map(|b| (b.cubin, b.result)).unzip();
@@ -291,23 +291,22 @@ impl Contest<'_> {
 
     /// The machine code without a cap, with spill code for the cap, and the module that ptxas makes
     /// it of.
-    fn spilled(&self, ptxas: &Ptxas) -> Result<Result<Made, Unbuilt>, ChooseError> {
-        let unbuilt = |reason: String| Unbuilt { reason };
+    fn spilled(&self, ptxas: &Ptxas) -> Result<Result<Made, String>, ChooseError> {
         let Some(options) = self.request.spill_options(self.facts) else {
-            return Ok(Err(unbuilt("there is no cap to allocate for".to_owned())));
+            return Ok(Err("there is no cap to allocate for".to_owned()));
         };
         let made = self.assembled(ptxas, Candidate::Spilled)?;
         Ok(made.and_then(|(uncapped, result)| {
             if instructions(&uncapped, self.kernel) > FEW_INSTRUCTIONS {
                 let reason =
                     format!("it has more than {FEW_INSTRUCTIONS} instructions without a cap");
-                return Err(unbuilt(reason));
+                return Err(reason);
             }
             let spilled = allocate_kernel(&uncapped, self.kernel, &options);
             match spilled.map(|spilled| spilled.bytes) {
                 Ok(Some(bytes)) => Ok((bytes, result)),
-                Ok(None) => Err(unbuilt("it takes no more registers than it may".to_owned())),
-                Err(error) => Err(unbuilt(error.to_string())),
+                Ok(None) => Err("it takes no more registers than it may".to_owned()),
+                Err(error) => Err(error.to_string()),
             }
         }))
     }
@@ -362,12 +361,11 @@ impl Contest<'_> {
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
-    ) -> Result<Result<Made, Unbuilt>, ChooseError> {
+    ) -> Result<Result<Made, String>, ChooseError> {
         let options = candidate.options(self.request.options, self.kernel);
         let result = allocate_module(self.request.source, &options, None)?;
-        let unbuilt = |reason: String| Ok(Err(Unbuilt { reason }));
         if let Some(reason) = obstacle(candidate, &result, self.kernel) {
-            return unbuilt(reason);
+            return Ok(Err(reason));
         }
         let assembly = Assembly {
             text: &result.text,
@@ -377,7 +375,7 @@ impl Contest<'_> {
         };
         match ptxas.assemble(assembly) {
             Ok(cubin) => Ok(Ok((cubin, result))),
-            Err(error @ PtxasError::Refused(_)) => unbuilt(error.to_string()),
+            Err(error @ PtxasError::Refused(_)) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
@@ -387,17 +385,16 @@ impl Contest<'_> {
         &self,
         ptxas: &Ptxas,
         candidate: Candidate,
-    ) -> Result<Result<Built, Unbuilt>, ChooseError> {
+    ) -> Result<Result<Built, String>, ChooseError> {
         let made = match candidate {
             Candidate::Spilled => self.spilled(ptxas)?,
             _ => self.assembled(ptxas, candidate)?,
         };
         Ok(made.and_then(|(cubin, result)| {
-            let unbuilt = |reason| Unbuilt { reason };
             let estimate = judge(&Machine::H200, &cubin, self.kernel, self.setting());
-            let estimate = estimate.map_err(|error| unbuilt(unjudged(&error)))?;
+            let estimate = estimate.map_err(|error| unjudged(&error))?;
             if let Some(reason) = self.beyond_the_launch(candidate, &estimate) {
-                return Err(unbuilt(reason));
+                return Err(reason);
             }
             Ok(Built {
                 cubin,
@@ -433,11 +430,6 @@ struct Built {
 
 /// A cubin, and the module that it is made of.
 type Made = (Vec<u8>, ModuleResult);
-
-/// Why a candidate was not.
-struct Unbuilt {
-    reason: String,
-}
 
 pub(crate) fn score(judged: &Judged) -> f64 {
     judged.score().unwrap_or(f64::INFINITY)

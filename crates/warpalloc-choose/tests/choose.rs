@@ -679,27 +679,29 @@ fn uncapped_machine_code_is_spilled_where_the_text_may_lose_its_cap() {
     assert_eq!(kernel.stack_bytes, Some(0));
 }
 
+/// Forty loads from where `index` says, and as many stores behind a barrier.
+fn forty_loads(index: &str) -> String {
+    let each = |text: &dyn Fn(usize) -> String| (0..40).map(text).collect::<String>();
+    let loads = each(&|i| {
+        format!(
+            "mul.wide.u32 %a, %i, 4;\nadd.s64 %a, %q, %a;\n\
+                 ld.volatile.global.u32 %v{i}, [%a+{}];\n",
+            4 * i
+        )
+    });
+    let stores = each(&|i| format!("st.volatile.global.u32 [%q+{}], %v{i};\n", 4 * i));
+    format!(
+        ".version 8.4\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p, .param .u64 q)\n\
+             .maxntid 128, 1, 1\n{{\n.reg .b32 %v<40>, %i;\n.reg .b64 %p, %q, %a;\n\
+             ld.param.u64 %p, [p];\nld.param.u64 %q, [q];\n{index}\n{loads}bar.sync 0;\n{stores}ret;\n}}\n"
+    )
+}
+
 /// On an H200 spill code in what ptxas makes without a cap made a kernel of gathers twice as slow.
 #[test]
 fn machine_code_without_a_cap_is_not_spilled_where_it_gathers() {
     let Some(program) = ptxas() else { return };
     let ptxas = Ptxas::at(&program).unwrap();
-    let each = |text: &dyn Fn(usize) -> String| (0..40).map(text).collect::<String>();
-    let kernel = |index: &str| {
-        let loads = each(&|i| {
-            format!(
-                "mul.wide.u32 %a, %i, 4;\nadd.s64 %a, %q, %a;\n\
-                 ld.volatile.global.u32 %v{i}, [%a+{}];\n",
-                4 * i
-            )
-        });
-        let stores = each(&|i| format!("st.volatile.global.u32 [%q+{}], %v{i};\n", 4 * i));
-        format!(
-            ".version 8.4\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p, .param .u64 q)\n\
-             .maxntid 128, 1, 1\n{{\n.reg .b32 %v<40>, %i;\n.reg .b64 %p, %q, %a;\n\
-             ld.param.u64 %p, [p];\nld.param.u64 %q, [q];\n{index}\n{loads}bar.sync 0;\n{stores}ret;\n}}\n"
-        )
-    };
     let tries = |source: &str| {
         let options = options("k", 24);
         let request = Request {
@@ -711,8 +713,8 @@ fn machine_code_without_a_cap_is_not_spilled_where_it_gathers() {
         let mut candidates = choice.kernels[0].candidates.iter();
         candidates.any(|judged| judged.candidate == Candidate::Spilled)
     };
-    assert!(tries(&kernel("mov.u32 %i, %tid.x;")));
-    assert!(!tries(&kernel("ld.global.u32 %i, [%p];")));
+    assert!(tries(&forty_loads("mov.u32 %i, %tid.x;")));
+    assert!(!tries(&forty_loads("ld.global.u32 %i, [%p];")));
 }
 
 /// What a launch adds to shared memory is not in the text, and more of it may not launch.
@@ -745,4 +747,16 @@ fn spills_keep_out_of_shared_memory_that_launches_size() {
     };
     let known = choose(known, None).unwrap();
     assert_ne!(known.kernels[0].chosen, Candidate::Original);
+}
+
+#[test]
+fn without_ptxas_a_kernel_of_gathers_stays_as_it_is() {
+    let left = |index: &str| {
+        let source = forty_loads(index);
+        let choice = chosen(&source, &options("k", 24), None);
+        let kernel = &choice.kernels[0];
+        kernel.chosen == Candidate::Original && kernel.reason.contains("its gathers")
+    };
+    assert!(!left("mov.u32 %i, %tid.x;"));
+    assert!(left("ld.global.u32 %i, [%p];"));
 }
